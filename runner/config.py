@@ -1,0 +1,324 @@
+"""A sweep file -> frozen, validated models. Checked once, here; everything behind this trusts them."""
+
+import itertools
+import json
+import re
+import tomllib
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+
+from runner.errors import ConfigError
+
+Scalar = str | int | float | bool
+LOAD_AXES = ("request_rate", "load_scale", "max_concurrency")
+BACKEND_KINDS = (
+    "simulated", "openai", "vllm", "sglang", "llama_cpp", "ollama", "tgi",
+    "lmstudio", "tabbyapi", "koboldcpp", "localai", "mlx_lm",
+)  # fmt: skip
+Api = Literal[
+    "openai_chat", "openai_completions", "ollama_chat", "ollama_generate", "llamacpp_completion", "tgi_generate_stream"
+]
+GapRule = Literal["p99_gap", "mean_tpot", "every_gap", "deadline", "fluidity"]
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=False, allow_inf_nan=False)
+
+
+def _length(value: object) -> object:
+    """A bare number in the file means a fixed length."""
+    return {"fixed": value} if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+class Length(_Model):
+    """Tokens: exactly one of fixed, uniform = [low, high] (inclusive), or lognormal by p50/p90 (cut at max)."""
+
+    fixed: int | None = Field(None, ge=1)
+    uniform: tuple[int, int] | None = None
+    p50: float | None = Field(None, gt=0)
+    p90: float | None = Field(None, gt=0)
+    max: int | None = Field(None, ge=1)
+
+    @model_validator(mode="after")
+    def _one_kind(self) -> Self:
+        kinds = [self.fixed is not None, self.uniform is not None, self.p50 is not None]
+        if sum(kinds) != 1:
+            raise ValueError("give exactly one of fixed, uniform or p50 with p90")
+        if self.uniform and not 1 <= self.uniform[0] <= self.uniform[1]:
+            raise ValueError("uniform needs 1 <= low <= high")
+        if self.p50 is not None and (self.p90 is None or self.p90 < self.p50):
+            raise ValueError("a lognormal length needs p90 >= p50")
+        if self.p50 is None and (self.p90 is not None or self.max is not None):
+            raise ValueError("p90 and max belong to p50")
+        return self
+
+
+class Slo(_Model):
+    """First-token target T1, token-gap target T2, and the rule that turns gaps into yes or no."""
+
+    ttft_ms: float = Field(gt=0)
+    gap_ms: float = Field(gt=0)
+    rule: GapRule = "p99_gap"
+    fluidity: float = Field(0.9, gt=0, le=1)  # used by rule = "fluidity" only
+
+
+class Closed(_Model):
+    concurrency: int = Field(ge=1)
+    think_s: float = Field(0.0, ge=0)
+
+
+class Dump(_Model):
+    count: int = Field(ge=1)
+    at_s: float = Field(ge=0)
+
+
+class RequestClass(_Model):
+    """One class of the mix. Exactly one of weight, rate, closed, trace, dump says when its requests come."""
+
+    name: str = Field(pattern=r"^[a-z][a-z0-9_]*$")
+    weight: float | None = Field(None, gt=0)
+    rate: float | None = Field(None, gt=0)  # requests/s, not scaled by request_rate
+    closed: Closed | None = None
+    trace: str | None = None
+    dump: Dump | None = None
+    arrival: Literal["constant", "poisson", "gamma"] = "poisson"
+    cv: float = Field(1.0, gt=0)  # coefficient of variation of gamma gaps
+    prompt_tokens: Annotated[Length, BeforeValidator(_length)]
+    output_tokens: Annotated[Length, BeforeValidator(_length)]
+    priority: int = 0
+    slo: Slo | None = None
+    max_in_flight: int | None = Field(None, ge=1)
+    shared_prefix_tokens: int = Field(0, ge=0)  # 0: every prompt unique, so that no prefix cache flatters
+
+    @model_validator(mode="after")
+    def _one_source(self) -> Self:
+        given = [k for k in ("weight", "rate", "closed", "trace", "dump") if getattr(self, k) is not None]
+        if len(given) != 1:
+            raise ValueError("give exactly one of weight, rate, closed, trace or dump")
+        return self
+
+    @property
+    def open_loop(self) -> bool:
+        return self.closed is None
+
+
+class Cost(_Model):
+    """Iteration cost in ms: t = a + b*P + e*Q + c*B + d*K (design page schedulers)."""
+
+    a: float = Field(ge=0)
+    b: float = Field(ge=0)
+    c: float = Field(0.0, ge=0)
+    d: float = Field(0.0, ge=0)
+    e: float = Field(0.0, ge=0)
+    a_prefill: float | None = Field(None, ge=0)
+
+
+class Backend(_Model):
+    kind: Literal[BACKEND_KINDS]  # type: ignore[valid-type]
+    url: str | None = None
+    model: str | None = None
+    api: Api | None = None
+    api_key_env: str | None = Field(None, pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")
+    metrics_url: str | None = None
+    # the built-in engine only
+    scheduler: Literal["static", "orca", "vllm_v0", "vllm_v1", "sarathi", "distserve", "llama_cpp"] = "vllm_v1"
+    preset: str | None = None
+    profile: str | None = None
+    cost: Cost | None = None
+    kv_tokens: int | None = Field(None, ge=16)
+    policy: Literal["fcfs", "priority"] = "fcfs"
+
+    @model_validator(mode="after")
+    def _needs_url(self) -> Self:
+        if self.kind == "simulated" and self.url:
+            raise ValueError("the built-in engine is started by Goodput Lab: leave url out")
+        if self.kind != "simulated" and not self.url:
+            raise ValueError('give url = "http://host:port" of the server')
+        return self
+
+
+class Control(_Model):
+    """How server settings are applied. `command` is read from files on this machine only."""
+
+    mode: Literal["none", "manual", "process", "command"] = "none"
+    command: tuple[str, ...] | None = None
+    stop_command: tuple[str, ...] | None = None
+    ready_timeout_s: float = Field(1800, gt=0)
+    stop_timeout_s: float = Field(30, gt=0)
+    env: dict[str, str] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _needs_command(self) -> Self:
+        if self.mode in ("process", "command") and not self.command:
+            raise ValueError(f'mode = "{self.mode}" needs command = ["…"]')
+        return self
+
+
+class Run(_Model):
+    duration_s: float = Field(120, gt=0)  # measured window, after warm-up
+    warmup_s: float | None = Field(None, ge=0)  # default: max(30 s, 10 % of duration), scaled down for short runs
+    drain_s: float | None = Field(None, ge=0)  # how long after the window running requests may finish
+    repeats: int = Field(1, ge=1)
+    seed: int = 1
+    request_timeout_s: float = Field(600, gt=0)
+    share_target: float = Field(0.90, gt=0, lt=1)  # alpha of the choice
+    scrape_interval_s: float = Field(0.25, ge=0.1, le=5)
+
+    @property
+    def warmup(self) -> float:
+        """Seconds dropped by scheduled arrival: max(30 s, 10 %), but never more than a quarter of a short run."""
+        if self.warmup_s is not None:
+            return self.warmup_s
+        return min(max(30.0, 0.1 * self.duration_s), 0.25 * self.duration_s)
+
+    @property
+    def drain(self) -> float:
+        """Seconds of bounded drain: 20 % of the window, at least 10 s."""
+        return self.drain_s if self.drain_s is not None else max(10.0, 0.2 * self.duration_s)
+
+
+class SweepConfig(_Model):
+    name: str = Field(min_length=1, max_length=200)
+    backend: Backend
+    control: Control = Control()
+    grid: dict[str, tuple[Scalar, ...]]
+    run: Run = Run()
+    classes: tuple[RequestClass, ...] = Field(min_length=1)
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        _check_grid(self)
+        names = [c.name for c in self.classes]
+        if len(set(names)) != len(names):
+            raise ValueError("two classes have the same name")
+        for key in self.grid:
+            name = key.removesuffix("_max_in_flight")
+            if name != key and name not in names:
+                raise ValueError(f"grid key {key} names no class; the classes are {', '.join(names)}")
+        if self.server_grid and self.control.mode == "none" and self.backend.kind != "simulated":
+            raise ValueError(
+                f'grid varies {", ".join(self.server_grid)}, but [control] mode is none: use mode = "process"'
+            )
+        return self
+
+    @property
+    def server_grid(self) -> dict[str, tuple[Scalar, ...]]:
+        """The grid keys that are server settings (a change restarts the server)."""
+        return {k: v for k, v in self.grid.items() if not is_load_key(k)}
+
+
+def is_load_key(key: str) -> bool:
+    """True for load axes: request_rate, load_scale, max_concurrency, <class>_max_in_flight."""
+    return key in LOAD_AXES or key.endswith("_max_in_flight")
+
+
+def _check_grid(config: SweepConfig) -> None:
+    if not config.grid:
+        raise ValueError("grid is empty: give at least one list, such as request_rate = [1.0]")
+    for key, values in config.grid.items():
+        if not re.fullmatch(r"[a-z][a-z0-9_]*", key):
+            raise ValueError(f"grid key {key!r} must be lower-case letters, digits and underscores")
+        if not values:
+            raise ValueError(f"grid.{key} is an empty list: give at least one value")
+        if len(set(map(repr, values))) != len(values):
+            raise ValueError(f"grid.{key} lists a value twice")
+        positive_ints = ("max_concurrency", "max_num_seqs", "max_num_batched_tokens", "kv_tokens")
+        if key in positive_ints or key.endswith("_max_in_flight"):
+            if not all(isinstance(v, int) and not isinstance(v, bool) and v >= 1 for v in values):
+                raise ValueError(f"grid.{key} needs whole numbers of at least 1")
+        elif key in LOAD_AXES and not all(
+            isinstance(v, (int, float)) and not isinstance(v, bool) and v > 0 for v in values
+        ):
+            raise ValueError(f"grid.{key} needs numbers above 0")
+    loads = [k for k in LOAD_AXES if k in config.grid]
+    if len(loads) > 1:
+        raise ValueError(f"grid has {' and '.join(loads)}: give one load axis")
+    by_weight = any(c.weight is not None for c in config.classes)
+    if by_weight and not any(k in config.grid for k in LOAD_AXES):
+        raise ValueError("classes with a weight need request_rate or max_concurrency in grid")
+    if "request_rate" in config.grid and not by_weight:
+        raise ValueError("grid has request_rate, but no class has a weight to share it")
+
+
+class PlannedCell(_Model):
+    cell: int
+    setting: dict[str, Scalar]
+    load: dict[str, Scalar]
+    repeat: int
+
+
+def plan_cells(config: SweepConfig) -> list[PlannedCell]:
+    """Every cell of the sweep in running order: all loads of a setting together, so each setting starts once per repeat."""
+    server = config.server_grid
+    load = {k: v for k, v in config.grid.items() if is_load_key(k)}
+    cells: list[PlannedCell] = []
+    for repeat in range(config.run.repeats):
+        for s in itertools.product(*server.values()):
+            for level in itertools.product(*load.values()):
+                cells.append(
+                    PlannedCell(
+                        cell=len(cells),
+                        setting=dict(zip(server, s, strict=True)),
+                        load=dict(zip(load, level, strict=True)),
+                        repeat=repeat,
+                    )
+                )
+    return cells
+
+
+def count_cells(config: SweepConfig) -> int:
+    """Number of cells without building them (a typo can ask for millions)."""
+    n = config.run.repeats
+    for values in config.grid.values():
+        n *= len(values)
+    return n
+
+
+def load_sweep(path: Path, backends: dict[str, Any] | None = None) -> SweepConfig:
+    """Reads a sweep file (TOML, or JSON by its ending). Raises ConfigError: one sentence naming file, key and mend."""
+    try:
+        text = path.read_text(encoding="utf-8")
+        raw = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
+    except FileNotFoundError:
+        raise ConfigError(
+            f"{path}: no such file; give the path of a sweep file, such as sample_data/demo.toml"
+        ) from None
+    except (OSError, UnicodeDecodeError) as e:
+        raise ConfigError(f"{path}: cannot be read ({e}); check the path and its permissions") from None
+    except ValueError as e:
+        raise ConfigError(
+            f"{path}: not valid {'JSON' if path.suffix == '.json' else 'TOML'} ({e}); mend that line"
+        ) from None
+    return parse_sweep(raw, str(path), backends)
+
+
+def parse_sweep(raw: object, source: str, backends: dict[str, Any] | None = None) -> SweepConfig:
+    """Validates a sweep given as plain data. `backends`: saved ones by name, for `backend = "name"`."""
+    if isinstance(raw, dict) and isinstance(raw.get("backend"), str):
+        saved = (backends or {}).get(raw["backend"])
+        if saved is None:
+            known = ", ".join(backends or {}) or "none yet"
+            raise ConfigError(
+                f"{source}: backend {raw['backend']!r} is not a saved one (saved: {known}); write a [backend] table"
+            )
+        control = {"control": saved["control"]} if "control" in saved else {}
+        raw = {**control, **raw, "backend": {k: v for k, v in saved.items() if k != "control"}}
+    try:
+        return SweepConfig.model_validate(raw)
+    except ValidationError as e:
+        raise ConfigError(f"{source}: {plain_error(e)}") from None
+
+
+def plain_error(error: ValidationError) -> str:
+    """The first problem as one sentence: key, what is wrong, how to mend."""
+    first = error.errors(include_url=False)[0]
+    key = ".".join(str(p) for p in first["loc"] if p not in ("function-before", "after")) or "the file"
+    message = first["msg"].removeprefix("Value error, ")
+    if first["type"] == "extra_forbidden":
+        return f"{key} is not a known key; remove it or check its spelling"
+    if first["type"] == "missing":
+        return f"{key} is missing; add it"
+    more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
+    return f"{key}: {message[0].lower() + message[1:]}{'' if first['type'] == 'value_error' else f', not {first['input']!r}'}{more}"

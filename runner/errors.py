@@ -1,0 +1,29 @@
+"""What stops a sweep. A failed request never does: that is data."""
+
+
+class GoodputError(Exception):
+    """One plain sentence for a person: what, where, how to mend. No traceback is shown for it."""
+
+
+class ConfigError(GoodputError):
+    """The sweep file, a flag or a setting is wrong; nothing was measured. Exit code 2."""
+
+
+class BusyError(GoodputError):
+    """Another runner holds the data folder. Exit code 2."""
+
+
+class StorageError(GoodputError):
+    """The data folder cannot be written (full, read-only, network share) or a sweep cannot be read. Exit code 1."""
+
+
+class SettingFailed(GoodputError):
+    """A setting did not start or died: a failed cell with its reason; the sweep goes on."""
+
+    def __init__(
+        self, error_kind: str, detail: str, *, exit_code: int | None = None, log_tail: str | None = None
+    ) -> None:
+        super().__init__(detail)
+        self.error_kind = error_kind  # port_in_use | not_ready | exited | out_of_memory | unreachable | bad_command
+        self.exit_code = exit_code
+        self.log_tail = log_tail

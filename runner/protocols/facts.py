@@ -1,0 +1,54 @@
+"""What a dialect makes of one answer, and what it is asked to send. Shared by every dialect. PURE."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+# One read from the socket, body bytes only (chunked framing and gzip already removed): (stamp in ns, bytes).
+StampedRead = tuple[int, bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """One request to be sent, independent of the dialect."""
+
+    prompt: str
+    model: str | None
+    max_tokens: int
+    priority: int | None = None  # only sent where the server takes it
+    hold_length: bool = True  # ask for exactly max_tokens (ignore_eos / min_tokens) where the server takes it
+    seed: int | None = None
+    temperature: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ServerParams:
+    """Which optional parameters this server takes; found out once per backend by a probe, then stored."""
+
+    max_tokens_name: str = "max_tokens"  # or max_completion_tokens
+    ignore_eos: bool = True
+    min_tokens: bool = True
+    stream_options: bool = True
+    priority: bool = False
+    cache_prompt: bool = False  # llama.cpp: send cache_prompt=false so that prompts are really computed
+
+
+@dataclass(frozen=True, slots=True)
+class StreamFacts:
+    """Everything one streamed answer tells. Stamps are those of the reads the chunks came in."""
+
+    text: str
+    reasoning_text: str
+    chunk_stamps_ns: Sequence[int]  # one per event with generated text of any channel, in order
+    shared_stamps: int  # events whose stamp is the same read's as the event before
+    first_answer_ns: int | None
+    output_tokens: int | None
+    output_tokens_source: str | None  # usage | timings | tokenize | estimated
+    reasoning_tokens: int | None
+    prompt_tokens: int | None
+    cached_prompt_tokens: int | None
+    load_ms: float | None
+    finish_reason: str | None
+    malformed_events: int
+    saw_terminator: bool
+    error_kind: str | None  # an error inside the stream, or a stream that broke off
+    error_detail: str | None
