@@ -1,10 +1,7 @@
-"""A sweep file -> frozen, validated models. Checked once, here; everything behind this trusts them."""
+"""A sweep as plain data -> frozen, validated models. Checked once, here; everything behind trusts them. PURE."""
 
 import itertools
-import json
 import re
-import tomllib
-from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
@@ -250,7 +247,7 @@ class PlannedCell(_Model):
 
 
 def plan_cells(config: SweepConfig) -> list[PlannedCell]:
-    """Every cell of the sweep in running order: all loads of a setting together, so each setting starts once per repeat."""
+    """Every cell in running order: all loads of a setting together, so each setting starts once per repeat."""
     server = config.server_grid
     load = {k: v for k, v in config.grid.items() if is_load_key(k)}
     cells: list[PlannedCell] = []
@@ -274,24 +271,6 @@ def count_cells(config: SweepConfig) -> int:
     for values in config.grid.values():
         n *= len(values)
     return n
-
-
-def load_sweep(path: Path, backends: dict[str, Any] | None = None) -> SweepConfig:
-    """Reads a sweep file (TOML, or JSON by its ending). Raises ConfigError: one sentence naming file, key and mend."""
-    try:
-        text = path.read_text(encoding="utf-8")
-        raw = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
-    except FileNotFoundError:
-        raise ConfigError(
-            f"{path}: no such file; give the path of a sweep file, such as sample_data/demo.toml"
-        ) from None
-    except (OSError, UnicodeDecodeError) as e:
-        raise ConfigError(f"{path}: cannot be read ({e}); check the path and its permissions") from None
-    except ValueError as e:
-        raise ConfigError(
-            f"{path}: not valid {'JSON' if path.suffix == '.json' else 'TOML'} ({e}); mend that line"
-        ) from None
-    return parse_sweep(raw, str(path), backends)
 
 
 def parse_sweep(raw: object, source: str, backends: dict[str, Any] | None = None) -> SweepConfig:
@@ -321,4 +300,5 @@ def plain_error(error: ValidationError) -> str:
     if first["type"] == "missing":
         return f"{key} is missing; add it"
     more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
-    return f"{key}: {message[0].lower() + message[1:]}{'' if first['type'] == 'value_error' else f', not {first['input']!r}'}{more}"
+    got = "" if first["type"] == "value_error" else f", not {first['input']!r}"
+    return f"{key}: {message[0].lower() + message[1:]}{got}{more}"

@@ -1,8 +1,6 @@
 """What stops a sweep. A failed request never does: that is data."""
 
-
-class GoodputError(Exception):
-    """One plain sentence for a person: what, where, how to mend. No traceback is shown for it."""
+from storage.errors import GoodputError
 
 
 class ConfigError(GoodputError):
@@ -11,10 +9,6 @@ class ConfigError(GoodputError):
 
 class BusyError(GoodputError):
     """Another runner holds the data folder. Exit code 2."""
-
-
-class StorageError(GoodputError):
-    """The data folder cannot be written (full, read-only, network share) or a sweep cannot be read. Exit code 1."""
 
 
 class SettingFailed(GoodputError):

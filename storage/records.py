@@ -26,7 +26,9 @@ class RequestRecord:
     first_chunk_ns: int | None = None  # y_1: first chunk that carries generated text of any channel
     first_answer_ns: int | None = None  # first chunk with non-empty *answer* text (not reasoning)
     end_ns: int | None = None  # end of the stream, or of the attempt
-    chunk_deltas_us: tuple[int, ...] = ()  # y_{i+1} - y_i in microseconds; length = token_events - 1 (rounded cumulatively)
+    chunk_deltas_us: tuple[
+        int, ...
+    ] = ()  # y_{i+1} - y_i in microseconds; length = token_events - 1 (rounded cumulatively)
     token_events: int = 0  # chunks that carried generated text
     shared_stamps: int = 0  # of those, how many came in the same read as the chunk before (gap 0 by construction)
     user_stamps: int = 0  # of those, how many reads had no kernel stamp
