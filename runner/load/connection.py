@@ -1,0 +1,224 @@
+"""One TCP or TLS connection that carries one exchange at a time. Every read is stamped before anything looks at it."""
+
+import asyncio
+import socket
+import ssl
+from time import monotonic_ns
+
+import httptools
+
+from runner.load.clock import Clock
+from runner.load.exchange import MAX_BODY_BYTES, MAX_HEADER_BYTES, Exchange, ExchangeError, Hooks
+from runner.load.stamped_socket import ANCILLARY_BYTES, wall_stamp
+
+READ_BYTES = 16 * 1024
+PIECE_BYTES = 40  # what keeping one body piece costs beside its bytes
+READS_AT_ONCE = 16  # then the other connections have their turn
+
+
+class Connection:
+    """Owns a connected non-blocking socket. `begin` starts an exchange, `wait` returns when there is something new."""
+
+    __slots__ = (
+        "_buffer", "_clock", "_every_read", "_failure", "_fd", "_floor_ns", "_hooks", "_incoming", "_loop", "_max_body",
+        "_outgoing", "_raw_bytes", "_sock", "_tls", "_waiter", "_writing", "exchange", "open", "tls_ns",
+    )  # fmt: skip
+
+    def __init__(self, sock: socket.socket, clock: Clock) -> None:
+        self._sock, self._fd, self._clock = sock, sock.fileno(), clock
+        self._loop = asyncio.get_running_loop()
+        self._waiter: asyncio.Future[None] | None = None
+        self._failure: ExchangeError | None = None
+        self._tls: ssl.SSLObject | None = None
+        self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self._buffer = memoryview(b"")
+        self._writing = self._every_read = False
+        self._raw_bytes = self._floor_ns = 0
+        self._max_body = MAX_BODY_BYTES
+        self.open = True
+        self.tls_ns: int | None = None
+        self.exchange = Exchange()
+        self._hooks = Hooks(self.exchange, head_only=False)
+
+    async def start_tls(self, context: ssl.SSLContext, host: str) -> None:
+        """The TLS handshake; sets `tls_ns`. Raises OSError (ssl.SSLError is one)."""
+        began = monotonic_ns()
+        self._tls = context.wrap_bio(self._incoming, self._outgoing, server_hostname=host)
+        while True:
+            try:
+                self._tls.do_handshake()
+                break
+            except ssl.SSLWantReadError:
+                await self._flush_handshake()
+                data = await self._loop.sock_recv(self._sock, READ_BYTES)
+                if not data:
+                    raise ConnectionError("the server closed the connection during the TLS handshake") from None
+                self._incoming.write(data)
+        await self._flush_handshake()
+        self.tls_ns = monotonic_ns() - began
+
+    async def _flush_handshake(self) -> None:
+        if self._outgoing.pending:
+            await self._loop.sock_sendall(self._sock, self._outgoing.read())
+
+    def begin(self, exchange: Exchange, payload: bytes, *, head_only: bool, every_read: bool, max_body: int) -> None:
+        """Writes the request, stamped right before its first byte. With `every_read`, `wait` wakes at each read."""
+        self.exchange, self._hooks = exchange, Hooks(exchange, head_only=head_only)
+        self._failure, self._every_read, self._max_body, self._raw_bytes = None, every_read, max_body, 0
+        if self._tls is not None:
+            self._tls.write(payload)
+            payload = self._outgoing.read()
+        self._buffer = memoryview(payload)
+        self._loop.add_reader(self._fd, self._on_readable)
+        self._floor_ns = exchange.sent_ns = monotonic_ns()
+        self._on_writable()
+
+    async def wait(self) -> None:
+        """Returns at the end of the exchange (with `every_read`: also at each read). Raises ExchangeError."""
+        if self._failure is None and not self.exchange.complete:
+            self._waiter = self._loop.create_future()
+            try:
+                await self._waiter
+            finally:
+                self._waiter = None
+        if self._failure is not None:
+            raise self._failure
+
+    @property
+    def head_done(self) -> bool:
+        return self._hooks.head_done
+
+    def is_alive(self) -> bool:
+        """True when an idle connection has neither been closed nor has anything to say."""
+        try:
+            self._sock.recv(1, socket.MSG_PEEK)
+        except BlockingIOError:
+            return self.open
+        except OSError:
+            return False
+        return False
+
+    def close(self) -> None:
+        if self.open:
+            self.open = False
+            self._loop.remove_reader(self._fd)
+            if self._writing:
+                self._loop.remove_writer(self._fd)
+            self._sock.close()
+
+    def _on_writable(self) -> None:
+        try:
+            sent = self._sock.send(self._buffer) if self._buffer else 0
+        except (BlockingIOError, InterruptedError):
+            sent = 0
+        except OSError:  # the server hung up early; what it said before, or its silence, is read
+            self._buffer, sent = memoryview(b""), 0
+        self._buffer = self._buffer[sent:]
+        if bool(self._buffer) != self._writing:
+            self._writing = not self._writing
+            if self._writing:
+                self._loop.add_writer(self._fd, self._on_writable)
+            else:
+                self._loop.remove_writer(self._fd)
+
+    def _on_readable(self) -> None:
+        for _ in range(READS_AT_ONCE):
+            try:
+                data, ancillary, _, _ = self._sock.recvmsg(READ_BYTES, ANCILLARY_BYTES)
+            except (BlockingIOError, InterruptedError):
+                return
+            except OSError as e:
+                return self._fail("truncated", f"the connection broke: {e.strerror or e}")
+            now = monotonic_ns()
+            if not data:
+                return self._on_eof(now)
+            wall = wall_stamp(ancillary)
+            stamp = None if wall is None else self._clock.to_monotonic(wall, now, self._floor_ns)
+            self._floor_ns = now if stamp is None else stamp
+            self._take(data, self._floor_ns, stamp is None)
+            if len(data) < READ_BYTES or self.exchange.complete or not self.open:
+                return  # a short read has emptied the socket
+
+    def _take(self, data: bytes, stamp: int, user_time: bool) -> None:
+        exchange, hooks = self.exchange, self._hooks
+        if exchange.first_byte_ns is None:
+            exchange.first_byte_ns = stamp
+        ended = False
+        if self._tls is not None:
+            data, ended = self._decrypt(data)
+            if self._failure is not None:
+                return
+        self._raw_bytes += len(data)
+        before = len(exchange.parts)
+        try:
+            hooks.parser.feed_data(data)
+        except httptools.HttpParserUpgrade:
+            hooks.refused = hooks.refused or "the server asks to switch protocols"
+        except httptools.HttpParserError as e:
+            if not hooks.done:
+                hooks.refused = f"the answer is not HTTP/1.1: {e}"
+            hooks.keep_alive = False
+        count = len(exchange.parts)
+        if count != before:
+            exchange.stamps.append(stamp)
+            exchange.counts.append(count)
+            exchange.user_stamps += user_time
+        if hooks.refused is not None:
+            self._fail("http_error", hooks.refused)
+        elif hooks.done:
+            self._finish(stamp)
+        elif ended:
+            self._on_eof(stamp)
+        elif self._raw_bytes + PIECE_BYTES * count > (self._max_body if hooks.head_done else MAX_HEADER_BYTES):
+            what = f"body is larger than {self._max_body}" if hooks.head_done else "header is larger than 65536"
+            self._fail("http_error", f"the answer's {what} bytes")
+        elif self._every_read:
+            self._wake()
+
+    def _decrypt(self, data: bytes) -> tuple[bytes, bool]:
+        """Plain bytes, and whether the server has said that no more will come."""
+        assert self._tls is not None
+        self._incoming.write(data)
+        plain, ended = [], False
+        try:
+            while piece := self._tls.read(65536):
+                plain.append(piece)
+            ended = True
+        except ssl.SSLWantReadError:
+            pass
+        except ssl.SSLZeroReturnError:
+            ended = True
+        except ssl.SSLError as e:
+            self._fail("http_error", f"TLS failed: {e.reason or e}")
+        if self._outgoing.pending and self.open and not self._buffer:  # an answer to a key update
+            self._buffer = memoryview(self._outgoing.read())
+            self._on_writable()
+        return b"".join(plain), ended
+
+    def _on_eof(self, now: int) -> None:
+        if self._hooks.until_close():
+            self._finish(now)
+            self.close()
+        elif self.exchange.first_byte_ns is None:
+            self._fail("truncated", "the server closed the connection without an answer")
+        else:
+            self._fail("truncated", "the connection was closed in the middle of the answer")
+
+    def _finish(self, stamp: int) -> None:
+        self.exchange.end_ns = stamp
+        self.exchange.complete = True
+        self._loop.remove_reader(self._fd)
+        if not self._hooks.keep_alive or self._writing:
+            self.close()
+        self._wake()
+
+    def _fail(self, kind: str, detail: str) -> None:
+        if self._failure is None and not self.exchange.complete:
+            self.exchange.end_ns = monotonic_ns()
+            self._failure = ExchangeError(kind, detail, self.exchange)
+            self.close()
+            self._wake()
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)

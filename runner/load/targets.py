@@ -1,0 +1,56 @@
+"""Which addresses may be measured: this machine and private networks, checked on the resolved address."""
+
+import os
+from collections.abc import Mapping
+from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
+
+PRIVATE = tuple(
+    ip_network(n)
+    for n in (
+        "127.0.0.0/8", "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "0.0.0.0/32",
+        "::1/128", "::/128", "fc00::/7",
+    )
+)  # fmt: skip
+# link-local, multicast and the metadata services of cloud machines: never, whatever is allowed beside
+NEVER = tuple(
+    ip_network(n)
+    for n in (
+        "169.254.0.0/16", "fe80::/10", "224.0.0.0/4", "255.255.255.255/32", "ff00::/8",
+        "100.100.100.200/32", "168.63.129.16/32", "192.0.0.192/32", "fd00:ec2::254/128", "fd20:ce::254/128",
+    )
+)  # fmt: skip
+NAT64 = ip_network("64:ff9b::/96")
+
+
+def allowed_hosts(environ: Mapping[str, str] = os.environ) -> tuple[str, ...]:
+    """Names, addresses and networks of GOODPUT_ALLOW_HOSTS (separated by commas or spaces), lower case."""
+    return tuple(environ.get("GOODPUT_ALLOW_HOSTS", "").replace(",", " ").lower().split())
+
+
+def refusal(host: str, address: str, allowed: tuple[str, ...] = ()) -> str | None:
+    """None when `host`, resolved to `address`, may be connected to; else one sentence why not."""
+    ip = _plain(ip_address(address.partition("%")[0]))
+    if any(ip in net for net in NEVER):
+        return f"{host} ({address}) is a link-local, multicast or metadata address and is never contacted"
+    if any(ip in net for net in PRIVATE) or host.lower() in allowed or any(_names(entry, ip) for entry in allowed):
+        return None
+    return f"{host} ({address}) is not a private address; add {host} to GOODPUT_ALLOW_HOSTS to measure it"
+
+
+def _plain(ip: IPv4Address | IPv6Address) -> IPv4Address | IPv6Address:
+    """An IPv4 address in IPv6 clothes is judged as what it is."""
+    if isinstance(ip, IPv6Address):
+        if ip.ipv4_mapped is not None:
+            return ip.ipv4_mapped
+        if ip.sixtofour is not None:
+            return ip.sixtofour
+        if ip in NAT64:
+            return IPv4Address(int(ip) & 0xFFFFFFFF)
+    return ip
+
+
+def _names(entry: str, ip: IPv4Address | IPv6Address) -> bool:
+    try:
+        return ip in ip_network(entry, strict=False)
+    except ValueError:
+        return False

@@ -1,0 +1,58 @@
+"""The way from kernel stamps to the monotonic clock."""
+
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from runner.load import clock as clock_module
+from runner.load.clock import Clock, sample_offset
+
+
+def test_offset_is_the_difference_of_the_two_clocks() -> None:
+    """The sampled offset turns now's wall time into now's monotonic time within a millisecond."""
+    offset, width = sample_offset()
+    assert abs((time.time_ns() - offset) - time.monotonic_ns()) < 1_000_000 + width
+
+
+def test_a_plausible_stamp_is_mapped_exactly() -> None:
+    """A stamp between floor and now is wall minus offset."""
+    clock = Clock()
+    now = time.monotonic_ns()
+    assert clock.to_monotonic(now - 2_000 + clock.offset_ns, now, now - 5_000) == now - 2_000
+    assert clock.steps == 0
+
+
+def test_steps_of_the_wall_clock_are_counted_and_followed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After the wall clock is set forward by an hour, stamps map right again and one step is counted."""
+    clock = Clock()
+    hour = 3600 * 1_000_000_000
+    real = time.time_ns
+    monkeypatch.setattr(clock_module, "time_ns", lambda: real() + hour)
+    now = time.monotonic_ns()
+    at = now - 1_000_000
+    stamp = clock.to_monotonic(time.time_ns() + hour - (time.monotonic_ns() - at), now, at - 500_000)
+    assert stamp is not None
+    assert abs(stamp - at) < 500_000
+    assert clock.steps == 1
+    before_step = clock.to_monotonic(time.time_ns() - 100_000, time.monotonic_ns(), now - 1_000_000)
+    assert before_step is not None  # stamped before the step, read after it
+    assert clock.steps == 1
+
+
+def test_impossible_stamps_are_no_stamps() -> None:
+    """A stamp long before the request or in the future is None, so that user time stands in."""
+    clock = Clock()
+    now = time.monotonic_ns()
+    assert clock.to_monotonic(clock.offset_ns + now - 10**12, now, now - 1000) is None
+    assert clock.to_monotonic(clock.offset_ns + now + 10**12, now, now - 1000) is None
+
+
+@given(delay=st.integers(-(10**10), 10**10), span=st.integers(0, 10**10))
+def test_mapped_stamps_lie_between_floor_and_now(delay: int, span: int) -> None:
+    """Whatever the kernel says, a stamp never precedes the one before it and never lies in the future."""
+    clock = Clock()
+    now = time.monotonic_ns()
+    stamp = clock.to_monotonic(now - delay + clock.offset_ns, now, now - span)
+    assert stamp is None or now - span <= stamp <= now
