@@ -1,0 +1,86 @@
+"""Rows from the event loop to the sweep's database: batches, once a second, on a thread of their own."""
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TypeVar
+
+from storage.records import CellRecord, ClientSample, EngineSample, RequestRecord
+from storage.sweep_store import SweepStore
+
+T = TypeVar("T")
+
+
+class Writer:
+    """The only user of a SweepStore. Adding is instant; a batch reaches the disk at the latest a second later."""
+
+    def __init__(self, open_store: Callable[[], SweepStore]) -> None:
+        # One thread: DuckDB's connection stays on it, and appends keep their order.
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="storage")
+        self._open = open_store
+        self._store: SweepStore | None = None
+        self._requests: list[RequestRecord] = []
+        self._engine: list[EngineSample] = []
+        self._client: list[ClientSample] = []
+
+    async def open(self) -> None:
+        """Opens the store on the writer thread. Raises StorageError."""
+        self._store = await self._call(self._open)
+
+    def add_request(self, record: RequestRecord) -> None:
+        self._requests.append(record)
+
+    def add_engine(self, sample: EngineSample) -> None:
+        self._engine.append(sample)
+
+    def add_client(self, sample: ClientSample) -> None:
+        self._client.append(sample)
+
+    async def flush(self) -> None:
+        """Writes what has come since the last flush as one transaction. Raises StorageError (full or lost disk)."""
+        if not (self._requests or self._engine or self._client):
+            return
+        requests, self._requests = self._requests, []
+        engine, self._engine = self._engine, []
+        client, self._client = self._client, []
+        await self._call(lambda: self._held.append(requests, engine, client))
+
+    async def flush_every_second(self) -> None:
+        """Runs until cancelled; a StorageError ends it and with it the sweep."""
+        while True:
+            await asyncio.sleep(1.0)
+            await self.flush()
+
+    async def put_cell(self, cell: CellRecord) -> None:
+        """Flushes, then writes the cell: a finished cell on disk has all of its rows on disk."""
+        await self.flush()
+        await self._call(lambda: self._held.put_cell(cell))
+
+    async def finished_cells(self) -> dict[int, CellRecord]:
+        return await self._call(lambda: self._held.finished_cells())
+
+    async def close(self) -> None:
+        """Writes the rest and closes the database; the file is then complete and can be opened by anyone."""
+        try:
+            if self._store is not None:
+                await self.flush()
+        finally:
+            if self._store is not None:
+                await self._call(self._store.close)
+                self._store = None
+            self._thread.shutdown(wait=True)
+
+    @property
+    def _held(self) -> SweepStore:
+        if self._store is None:
+            raise RuntimeError("the writer is not open")
+        return self._store
+
+    async def _call(self, work: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+
+
+def store_opener(folder: Path, make: Callable[[], SweepStore]) -> Callable[[], SweepStore]:
+    """Reopens a sweep that has a database already (resume), else makes a new one."""
+    return (lambda: SweepStore.reopen(folder)) if (folder / "sweep.duckdb").exists() else make
