@@ -3,6 +3,7 @@
 import asyncio
 import socket
 import ssl
+from collections.abc import Callable
 from time import monotonic_ns
 
 import httptools
@@ -13,6 +14,8 @@ from runner.load.stamped_socket import ANCILLARY_BYTES, wall_stamp
 
 READ_BYTES = 16 * 1024
 PIECE_BYTES = 40  # what keeping one body piece costs beside its bytes
+SHORT_READ_BYTES = 32  # the end mark may be cut in two; its second half is a short read
+END_MARK_GRACE_S = 0.25  # after the dialect's end mark, for the end of the body that keeps the connection usable
 READS_AT_ONCE = 16  # then the other connections have their turn
 
 
@@ -21,7 +24,7 @@ class Connection:
 
     __slots__ = (
         "_buffer", "_clock", "_every_read", "_failure", "_fd", "_floor_ns", "_hooks", "_incoming", "_loop", "_max_body",
-        "_outgoing", "_raw_bytes", "_sock", "_tls", "_waiter", "_writing", "exchange", "open", "tls_ns",
+        "_outgoing", "_raw_bytes", "_says_done", "_sock", "_tls", "_waiter", "_writing", "exchange", "open", "tls_ns",
     )  # fmt: skip
 
     def __init__(self, sock: socket.socket, clock: Clock) -> None:
@@ -35,6 +38,7 @@ class Connection:
         self._writing = self._every_read = False
         self._raw_bytes = self._floor_ns = 0
         self._max_body = MAX_BODY_BYTES
+        self._says_done: Callable[[bytes], bool] | None = None
         self.open = True
         self.tls_ns: int | None = None
         self.exchange = Exchange()
@@ -61,10 +65,23 @@ class Connection:
         if self._outgoing.pending:
             await self._loop.sock_sendall(self._sock, self._outgoing.read())
 
-    def begin(self, exchange: Exchange, payload: bytes, *, head_only: bool, every_read: bool, max_body: int) -> None:
-        """Writes the request, stamped right before its first byte. With `every_read`, `wait` wakes at each read."""
+    def begin(
+        self,
+        exchange: Exchange,
+        payload: bytes,
+        *,
+        head_only: bool,
+        every_read: bool,
+        max_body: int,
+        says_done: Callable[[bytes], bool] | None = None,
+    ) -> None:
+        """Writes the request, stamped right before its first byte. With `every_read`, `wait` wakes at each read.
+
+        `says_done` tells from the body's last bytes that a stream is over: some servers leave the body open after it.
+        """
         self.exchange, self._hooks = exchange, Hooks(exchange, head_only=head_only)
         self._failure, self._every_read, self._max_body, self._raw_bytes = None, every_read, max_body, 0
+        self._says_done = says_done
         if self._tls is not None:
             self._tls.write(payload)
             payload = self._outgoing.read()
@@ -163,6 +180,8 @@ class Connection:
             exchange.stamps.append(stamp)
             exchange.counts.append(count)
             exchange.user_stamps += user_time
+            if self._says_done is not None and (b"[DONE]" in data or len(data) < SHORT_READ_BYTES) and not hooks.done:
+                self._look_for_end(stamp)
         if hooks.refused is not None:
             self._fail("http_error", hooks.refused)
         elif hooks.done:
@@ -174,6 +193,17 @@ class Connection:
             self._fail("http_error", f"the answer's {what} bytes")
         elif self._every_read:
             self._wake()
+
+    def _look_for_end(self, stamp: int) -> None:
+        assert self._says_done is not None
+        if self._says_done(b"".join(self.exchange.parts[-3:])[-64:]):
+            self._says_done = None
+            self._loop.call_later(END_MARK_GRACE_S, self._end_by_mark, self.exchange, stamp)
+
+    def _end_by_mark(self, exchange: Exchange, stamp: int) -> None:
+        if exchange is self.exchange and not exchange.complete and self._failure is None:
+            self._hooks.keep_alive = False
+            self._finish(stamp)
 
     def _decrypt(self, data: bytes) -> tuple[bytes, bool]:
         """Plain bytes, and whether the server has said that no more will come."""

@@ -9,7 +9,7 @@ httpx's own pool walks all connections at each start and end and is what made ht
 import asyncio
 import contextlib
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from time import monotonic_ns
 
@@ -33,6 +33,9 @@ class Collect:
     """Request extension "goodput": collect the whole answer. `exchange` is there even when the request is cancelled."""
 
     limit_s: float | None = None  # for the whole request; None: as long as it takes
+    says_done: Callable[[bytes], bool] | None = (
+        None  # the dialect's end mark, for servers that then leave the body open
+    )
     reuse: bool = False  # True: an idle connection may be used; False: connect anew, the connect time apart
     exchange: Exchange = field(default_factory=Exchange)
 
@@ -86,7 +89,14 @@ class StampedTransport(httpx.AsyncBaseTransport):
             async with asyncio.timeout(collect.limit_s):
                 while True:
                     connection = await self._connection(origin, exchange, reuse=collect.reuse and not exchange.resends)
-                    connection.begin(exchange, payload, head_only=head_only, every_read=False, max_body=self._max_body)
+                    connection.begin(
+                        exchange,
+                        payload,
+                        head_only=head_only,
+                        every_read=False,
+                        max_body=self._max_body,
+                        says_done=collect.says_done,
+                    )
                     try:
                         await connection.wait()
                         break

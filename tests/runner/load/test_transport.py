@@ -19,6 +19,7 @@ import pytest
 from runner.load.exchange import Exchange, ExchangeError
 from runner.load.stamped_socket import enable_stamps, wall_stamp
 from runner.load.transport import Collect, StampedTransport
+from runner.protocols.dialects import says_done
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"
 Play = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
@@ -622,3 +623,26 @@ def test_redirects_are_not_followed() -> None:
             return await fetch(url)
 
     assert asyncio.run(run()).status == 307
+
+
+@pytest.mark.parametrize("pieces", [(b"data: [DONE]\n\n",), (b"data: [DO", b"NE]\n\n")])
+def test_a_body_left_open_after_its_end_mark_is_ended(pieces: tuple[bytes, ...]) -> None:
+    """A server that sends [DONE] and holds the connection does not hold the client; the end is the mark's stamp."""
+
+    async def play(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await take_request(reader)
+        writer.write(HEAD + b"Transfer-Encoding: chunked\r\n\r\n" + chunk(b"data: 1\n\n"))
+        for piece in pieces:
+            await asyncio.sleep(0.01)
+            writer.write(chunk(piece))
+            await writer.drain()
+        await reader.read()
+
+    async def run() -> Exchange:
+        async with serving(play) as url:
+            return await fetch(url, limit_s=20.0, says_done=says_done)
+
+    exchange = asyncio.run(run())
+    assert exchange.complete
+    assert exchange.end_ns == exchange.stamps[-1]
+    assert body(exchange) == b"data: 1\n\ndata: [DONE]\n\n"
