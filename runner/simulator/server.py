@@ -1,0 +1,172 @@
+"""The built-in engine as a real HTTP server with vLLM's endpoints."""
+
+import asyncio
+import gc
+import json
+import signal
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from runner.errors import ConfigError
+from runner.simulator.answer import STREAM_HEAD, Wording, http_reply
+from runner.simulator.ask import ApiError, error_body, parse_ask
+from runner.simulator.core import BLOCK_TOKENS, Knobs, Sequence
+from runner.simulator.engine_metrics import metrics_text
+from runner.simulator.http_connection import Connection
+from runner.simulator.presets import EngineProfile
+from runner.simulator.realtime import LiveAnswer, RealtimeEngine
+from runner.simulator.schedulers.by_name import scheduler_named
+
+BUSY = "The engine is currently busy and cannot accept new requests. Please try again later or on a different instance."
+
+
+@dataclass(frozen=True, slots=True)
+class ServerSettings:
+    """How to serve. `max_model_len` None: the whole KV pool; `max_queue` None: no limit; port 0: any free one."""
+
+    profile: EngineProfile
+    knobs: Knobs = field(default_factory=Knobs)
+    scheduler: str = "vllm_v1"
+    model: str = "goodput-engine"
+    host: str = "127.0.0.1"
+    port: int = 8000
+    max_model_len: int | None = None
+    max_queue: int | None = None
+
+
+class Service:
+    """Answers requests of all connections with one engine."""
+
+    def __init__(self, settings: ServerSettings) -> None:
+        total_blocks = settings.profile.kv_tokens // BLOCK_TOKENS
+        self.settings = settings
+        self.max_model_len = context_tokens(settings)
+        self.engine = RealtimeEngine(
+            scheduler_named(settings.scheduler), settings.knobs, settings.profile.cost, total_blocks
+        )
+        self.connections: set[Connection] = set()
+        self._started_s = int(time.time())
+        self._orders = 0
+        self._gets: dict[str, Callable[[], bytes]] = {
+            "/v1/models": self._models,
+            "/health": lambda: http_reply(200, b""),
+            "/version": lambda: http_reply(200, b'{"version":"goodput-engine"}'),
+            "/metrics": self._metrics,
+        }
+        self._posts = {"/v1/chat/completions": True, "/v1/completions": False}
+
+    def handle(self, connection: Connection, method: str, path: str, body: bytes) -> LiveAnswer | None:
+        """Replies at once and returns None, or returns the answer that is now being made."""
+        known = self._gets if method == "GET" else self._posts if method == "POST" else {}
+        if path not in known:
+            wrong_method = path in self._gets or path in self._posts
+            text = b'{"detail":"Method Not Allowed"}' if wrong_method else b'{"detail":"Not Found"}'
+            connection.transport.write(http_reply(405 if wrong_method else 404, text))
+            return None
+        if method == "GET":
+            connection.transport.write(self._gets[path]())
+            return None
+        try:
+            return self._begin(connection, self._posts[path], body)
+        except ApiError as e:
+            connection.transport.write(http_reply(e.status, error_body(e.status, str(e), e.kind, e.param)))
+            return None
+
+    def _begin(self, connection: Connection, chat: bool, body: bytes) -> LiveAnswer:
+        arrived_s = asyncio.get_running_loop().time()
+        ask = parse_ask(body, chat, self.settings.model, self.max_model_len)
+        if self.settings.max_queue is not None and self.engine.queue_is_full(self.settings.max_queue):
+            self.engine.metrics.rejected += 1
+            raise ApiError(503, BUSY, "Service Unavailable")
+        self._orders += 1
+        wording = Wording(chat, self.settings.model, self._orders, int(time.time()))
+        sequence = Sequence(self._orders, ask.prompt_tokens, ask.output_tokens, ask.priority)
+        answer = LiveAnswer(ask, wording, sequence, connection.transport, arrived_s, connection.answer_done)
+        if ask.stream:
+            connection.transport.write(STREAM_HEAD)
+        self.engine.submit(answer)
+        return answer
+
+    def _models(self) -> bytes:
+        card = {
+            "id": self.settings.model,
+            "object": "model",
+            "created": self._started_s,
+            "owned_by": "goodput-lab",
+            "root": self.settings.model,
+            "parent": None,
+            "max_model_len": self.max_model_len,
+        }
+        return http_reply(200, json.dumps({"object": "list", "data": [card]}).encode())
+
+    def _metrics(self) -> bytes:
+        state = self.engine.state
+        used = 1 - state.free_blocks / state.total_blocks
+        text = metrics_text(self.engine.metrics, self.settings.model, len(state.running), len(state.waiting), used)
+        return http_reply(200, text, "text/plain; version=0.0.4; charset=utf-8")
+
+
+def context_tokens(settings: ServerSettings) -> int:
+    """Longest prompt plus answer the server takes. Raises ConfigError if the KV pool cannot hold it."""
+    pool = settings.profile.kv_tokens // BLOCK_TOKENS * BLOCK_TOKENS
+    wanted = settings.max_model_len
+    if wanted is not None and wanted > pool:
+        raise ConfigError(
+            f"--max-model-len {wanted} is more than the KV pool's {pool} tokens; lower it or raise --kv-tokens"
+        )
+    return wanted or pool
+
+
+def serve(settings: ServerSettings) -> int:
+    """Serves until SIGTERM or SIGINT; then ends at once and returns 0 or 130. Raises ConfigError."""
+    context_tokens(settings)
+    scheduler_named(settings.scheduler)
+    return asyncio.run(_serve(settings))
+
+
+async def start(settings: ServerSettings) -> tuple[asyncio.Server, Service, int]:
+    """Begins to listen on the running loop. Returns (server, service, port). Raises ConfigError."""
+    service = Service(settings)
+    loop = asyncio.get_running_loop()
+    try:
+        server = await loop.create_server(
+            lambda: Connection(service), settings.host, settings.port, backlog=1024, reuse_address=True
+        )
+    except OSError as e:
+        raise ConfigError(
+            f"cannot listen on {settings.host}:{settings.port} ({e.strerror or e}); choose another --port or --host"
+        ) from None
+    return server, service, server.sockets[0].getsockname()[1]
+
+
+async def _serve(settings: ServerSettings) -> int:
+    server, service, port = await start(settings)
+    loop = asyncio.get_running_loop()
+    ended: asyncio.Future[int] = loop.create_future()
+    for number, code in ((signal.SIGTERM, 0), (signal.SIGINT, 130)):
+        loop.add_signal_handler(number, _end, ended, code)
+    # a collection that walks everything imported would delay tokens by milliseconds
+    gc.collect()
+    gc.freeze()
+    print(_ready_line(settings, port, service.max_model_len), file=sys.stderr, flush=True)
+    code = await ended
+    server.close()
+    for connection in list(service.connections):
+        connection.transport.abort()
+    return code
+
+
+def _end(ended: asyncio.Future[int], code: int) -> None:
+    if not ended.done():
+        ended.set_result(code)
+
+
+def _ready_line(settings: ServerSettings, port: int, max_model_len: int) -> str:
+    knobs, profile = settings.knobs, settings.profile
+    return (
+        f"goodput engine ready on http://{settings.host}:{port} (model {settings.model}, {settings.scheduler}, "
+        f"max_num_seqs {knobs.max_num_seqs}, max_num_batched_tokens {knobs.max_num_batched_tokens}, "
+        f"KV {profile.kv_tokens} tokens, context {max_model_len}; {profile.source})"
+    )

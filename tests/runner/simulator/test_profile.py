@@ -1,0 +1,52 @@
+"""Profile files and the --cost flag."""
+
+from pathlib import Path
+
+import pytest
+
+from runner.errors import ConfigError
+from runner.simulator.cost_model import CostModel
+from runner.simulator.profile import load_profile, parse_cost
+
+
+def test_profile_file_is_read(tmp_path: Path):
+    """kv_tokens and [cost] become the profile; what else a calibration wrote is left alone."""
+    file = tmp_path / "mine.toml"
+    file.write_text('kv_tokens = 4096\n[cost]\na = 8\nb = 0.2\nd = 1e-4\n[errors]\nheld_out = "3 %"\n')
+    profile = load_profile(file)
+    assert profile.cost == CostModel(a=8, b=0.2, d=1e-4)
+    assert profile.kv_tokens == 4096
+    assert "mine.toml" in profile.source
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("kv_tokens = 4096", "table \\[cost\\] is missing"),
+        ("[cost]\na = 1\nb = 1", "kv_tokens must be a whole number"),
+        ("kv_tokens = 4096\n[cost]\na = 1", "cost.b is missing"),
+        ("kv_tokens = 4096\n[cost]\na = 1\nb = 1\nz = 1", "cost.z is not a coefficient"),
+        ("kv_tokens = 4096\n[cost]\na = -1\nb = 1", "cost.a must be a number"),
+        ("kv_tokens = ", "cannot be read as TOML"),
+    ],
+)
+def test_mistakes_name_file_and_key(tmp_path: Path, text: str, says: str):
+    """Each mistake is one sentence with the file and the key."""
+    file = tmp_path / "mine.toml"
+    file.write_text(text)
+    with pytest.raises(ConfigError, match=f"mine.toml.*{says}"):
+        load_profile(file)
+
+
+def test_missing_file_is_a_config_error(tmp_path: Path):
+    """A path that is not there is told, without a traceback."""
+    with pytest.raises(ConfigError, match="no such file"):
+        load_profile(tmp_path / "nothing.toml")
+
+
+def test_cost_flag():
+    """a=…,b=… with spaces is read; a word or an infinity is refused."""
+    assert parse_cost("a=8.3, b=0.235,e=1e-6") == CostModel(a=8.3, b=0.235, e=1e-6)
+    for wrong in ("a=8.3,b", "a=x,b=1", "a=1", "a=inf,b=1", "a=nan,b=1"):
+        with pytest.raises(ConfigError, match="--cost"):
+            parse_cost(wrong)
