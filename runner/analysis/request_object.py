@@ -5,7 +5,7 @@ from storage.records import RequestRecord
 COLD_LOAD_MS = 500
 BUFFERED_US_PER_CHUNK = 100
 BUFFERED_TOKENS = 16
-CACHED_SHARE = 0.2
+CACHED_SHARE = 0.1
 
 
 def request_object(record: RequestRecord, text: str, reasoning_text: str) -> dict[str, object]:
@@ -59,12 +59,12 @@ def request_flags(record: RequestRecord) -> list[str]:
     - `stream_buffered`: the answer came in one piece, so gaps mean nothing: chunks less than 0.1 ms apart on
       average, or a single chunk that holds 16 tokens or more, or one of several tokens without the stream's end
       mark (a JSON answer of a server that does not stream).
-    - `prefix_cached`: the server took more than a fifth of the prompt from its cache (a chat template's own
+    - `prefix_cached`: the server took more than a tenth of the prompt from its cache (a chat template's own
       tokens are always there).
     - `cold_load`: loading the model took more than 500 ms of this request.
     - `malformed_events`: at least one event was no JSON object.
     - `no_terminator`: a good answer with neither an end mark nor a finish reason: it may have been cut short.
-    - `output_length_not_held`: a good answer whose told length is off by more than one token and more than 5 %.
+    - `output_length_not_held`: a good answer whose told length is off by more than two tokens and more than 10 %.
     - `prompt_length_mismatch`: told and asked prompt length differ by more than 32 tokens (a chat template) and 20 %.
     """
     good = record.outcome == "ok"
@@ -99,7 +99,7 @@ def _length_not_held(record: RequestRecord) -> bool:
     asked, told = record.output_tokens_asked, record.output_tokens
     if not asked or told is None or record.output_tokens_source == "estimated":
         return False
-    return abs(told - asked) > max(1, 0.05 * asked)
+    return abs(told - asked) > max(2, 0.1 * asked)
 
 
 def _prompt_mismatch(record: RequestRecord) -> bool:
