@@ -77,15 +77,15 @@ def _lines(metrics: EngineMetrics, model: str, running: int, waiting: int, kv_us
         "vllm:prefix_cache_hits_total": 0,
         "goodput_engine:iteration_seqs_total": metrics.iteration_seqs,
         "goodput_engine:iteration_context_tokens_total": metrics.iteration_context_tokens,
-        "goodput_engine:iteration_lag_seconds_sum": metrics.lag_sum_s,
-        "goodput_engine:iteration_lag_seconds_count": metrics.lag_count,
     }
     for name, value in gauges.items():
         yield from _family(name, "gauge", [f"{name}{{{labels}}} {float(value)}"])
     for name, value in counters.items():
         yield from _family(name, "counter", [f"{name}{{{labels}}} {float(value)}"])
-    lag_max = "goodput_engine:iteration_lag_seconds_max"
-    yield from _family(lag_max, "gauge", [f"{lag_max}{{{labels}}} {metrics.lag_max_s}"])
+    lag = "goodput_engine:iteration_lag_seconds"
+    sums = [f"{lag}_sum{{{labels}}} {metrics.lag_sum_s}", f"{lag}_count{{{labels}}} {float(metrics.lag_count)}"]
+    yield from _family(lag, "summary", sums)
+    yield from _family(f"{lag}_max", "gauge", [f"{lag}_max{{{labels}}} {metrics.lag_max_s}"])
     rejected = "vllm:admission_rejections_total"
     reason = 'reason="max_num_queued_reqs"'
     yield from _family(rejected, "counter", [f"{rejected}{{{labels},{reason}}} {float(metrics.rejected)}"])

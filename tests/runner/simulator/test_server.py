@@ -1,0 +1,329 @@
+"""The engine's server over real sockets."""
+
+import asyncio
+import json
+import statistics
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from itertools import pairwise
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from runner.errors import ConfigError
+from runner.simulator.core import Knobs
+from runner.simulator.cost_model import CostModel
+from runner.simulator.presets import EngineProfile
+from runner.simulator.server import ServerSettings, Service, start
+
+FAST = CostModel(a=2, b=0.001)
+
+
+def settings_of(cost: CostModel = FAST, kv_tokens: int = 65_536, **more: object) -> ServerSettings:
+    """Settings on a free port with the model "tiny"."""
+    return ServerSettings(EngineProfile(cost, kv_tokens, False, "test"), model="tiny", port=0, **more)  # type: ignore[arg-type]
+
+
+@asynccontextmanager
+async def serving(settings: ServerSettings) -> AsyncIterator[tuple[int, Service]]:
+    """A server on the test's loop: (port, service)."""
+    server, service, port = await start(settings)
+    try:
+        yield port, service
+    finally:
+        server.close()
+        for connection in list(service.connections):
+            connection.transport.abort()
+
+
+def http_request(path: str, body: object = None, method: str | None = None) -> bytes:
+    """One HTTP/1.1 request; bytes go as they are."""
+    raw = b"" if body is None else body if isinstance(body, bytes) else json.dumps(body).encode()
+    method = method or ("GET" if body is None else "POST")
+    return f"{method} {path} HTTP/1.1\r\nhost: x\r\ncontent-length: {len(raw)}\r\n\r\n".encode() + raw
+
+
+async def read_reply(reader: asyncio.StreamReader) -> tuple[int, dict[str, str], bytes]:
+    """(status, headers, body) of one reply with either framing."""
+    head = (await reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
+    headers = dict(line.split(": ", 1) for line in head[1:] if line)
+    if "content-length" in headers:
+        return int(head[0].split()[1]), headers, await reader.readexactly(int(headers["content-length"]))
+    body = b""
+    while size := int(await reader.readline(), 16):
+        body += await reader.readexactly(size)
+        await reader.readexactly(2)
+    await reader.readexactly(2)
+    return int(head[0].split()[1]), headers, body
+
+
+async def call(port: int, path: str, body: object = None, method: str | None = None) -> tuple[int, bytes]:
+    """One request on its own connection: (status, body)."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(http_request(path, body, method))
+    status, _, reply = await read_reply(reader)
+    writer.close()
+    return status, reply
+
+
+def events_of(body: bytes) -> list[dict]:
+    """The JSON events of a stream; it must end with [DONE]."""
+    parts = [part.removeprefix(b"data: ") for part in body.strip().split(b"\n\n")]
+    assert parts[-1] == b"[DONE]"
+    return [json.loads(part) for part in parts[:-1]]
+
+
+async def samples(port: int) -> dict[str, float]:
+    """The /metrics page by sample name, read by the official parser; buckets left out."""
+    _, body = await call(port, "/metrics")
+    families = text_string_to_metric_families(body.decode())
+    return {s.name: s.value for f in families for s in f.samples if "le" not in s.labels}
+
+
+async def until(condition: Callable[[], Awaitable[bool]]) -> None:
+    """Asks until it is so; fails after 10 s."""
+    async with asyncio.timeout(10):
+        while not await condition():
+            await asyncio.sleep(0.005)
+
+
+CHAT = {"messages": [{"role": "user", "content": "one two three"}], "ignore_eos": True}
+
+
+async def chat_stream() -> None:
+    async with serving(settings_of()) as (port, _):
+        body = {**CHAT, "model": "tiny", "max_tokens": 6, "stream": True, "stream_options": {"include_usage": True}}
+        status, raw = await call(port, "/v1/chat/completions", body)
+        events = events_of(raw)
+    assert status == 200
+    assert [e["object"] for e in events] == ["chat.completion.chunk"] * 8
+    assert len({e["id"] for e in events}) == 1
+    assert events[0]["choices"][0]["delta"] == {"role": "assistant", "content": ""}
+    said = "".join(e["choices"][0]["delta"]["content"] for e in events[1:7])
+    assert len(said.split()) == 6
+    assert [e["choices"][0]["finish_reason"] for e in events[:7]] == [None] * 6 + ["length"]
+    assert events[7]["choices"] == []
+    assert events[7]["usage"] == {
+        "prompt_tokens": 3,
+        "completion_tokens": 6,
+        "total_tokens": 9,
+        "prompt_tokens_details": {"cached_tokens": 0},
+    }
+
+
+def test_chat_stream():
+    """The role without text, one event per token, the reason in the last, usage without choices, [DONE]."""
+    asyncio.run(chat_stream())
+
+
+async def completions_stream() -> None:
+    async with serving(settings_of()) as (port, _):
+        body = {"prompt": "a b", "max_tokens": 4, "min_tokens": 4, "stream": True}
+        _, raw = await call(port, "/v1/completions", body)
+        usage = {"include_usage": True, "continuous_usage_stats": True}
+        _, counted = await call(port, "/v1/completions", {**body, "stream_options": usage})
+    events = events_of(raw)
+    assert [len(e["choices"][0]["text"].split()) for e in events] == [1, 1, 1, 1]
+    assert all("usage" not in e for e in events)
+    assert [e["usage"]["completion_tokens"] for e in events_of(counted)] == [1, 2, 3, 4, 4]
+
+
+def test_completions_stream():
+    """Text events without a role; usage in each of them only when asked for."""
+    asyncio.run(completions_stream())
+
+
+async def keep_alive() -> None:
+    async with serving(settings_of()) as (port, _):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(http_request("/v1/chat/completions", {**CHAT, "max_tokens": 5}) * 2 + http_request("/health"))
+        first, second, health = [await read_reply(reader) for _ in range(3)]
+        writer.write(http_request("/v1/completions", {**CHAT, "prompt": "a", "max_tokens": 2, "stream": True}))
+        third = await read_reply(reader)
+        writer.close()
+    assert [r[0] for r in (first, second, health, third)] == [200] * 4
+    answer = json.loads(first[2])
+    assert answer["object"] == "chat.completion"
+    assert len(answer["choices"][0]["message"]["content"].split()) == 5
+    assert answer["usage"]["total_tokens"] == 8
+    assert answer["id"] != json.loads(second[2])["id"]
+    assert health[2] == b""
+    assert len(events_of(third[2])) == 2
+
+
+def test_one_connection_serves_request_after_request():
+    """Whole answers, a health check and a stream on one connection, some sent before the answer came."""
+    asyncio.run(keep_alive())
+
+
+async def split_request() -> None:
+    async with serving(settings_of()) as (port, _):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        raw = http_request("/v1/completions", {"prompt": "a b c", "max_tokens": 1})
+        for i in range(0, len(raw), 7):
+            writer.write(raw[i : i + 7])
+            await writer.drain()
+            await asyncio.sleep(0)
+        status, _, body = await read_reply(reader)
+        writer.write(b"GET /health HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
+        assert (await read_reply(reader))[0] == 200
+        assert await reader.read() == b""
+    assert status == 200
+    assert json.loads(body)["usage"]["prompt_tokens"] == 3
+
+
+def test_requests_in_pieces_and_connection_close():
+    """A request cut anywhere is the same request; `connection: close` is kept."""
+    asyncio.run(split_request())
+
+
+async def errors() -> None:
+    async with serving(settings_of(max_model_len=100)) as (port, _):
+        chat, text = "/v1/chat/completions", "/v1/completions"
+        expected = [
+            (404, chat, {**CHAT, "model": "nope"}, None),
+            (400, chat, b'{"model": ', None),
+            (400, text, {"prompt": "a", "max_tokens": -5}, None),
+            (400, text, {"prompt": "a " * 200}, None),
+            (404, "/v1/nothing", {}, None),
+            (405, text, None, "GET"),
+            (404, "/", None, "DELETE"),
+        ]
+        for status, path, body, method in expected:
+            got, raw = await call(port, path, body, method)
+            assert got == status
+            assert "detail" in json.loads(raw) or json.loads(raw)["error"]["code"] == status
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"nonsense\r\n\r\n")
+        assert (await read_reply(reader))[0] == 400
+        assert await reader.read() == b""
+        writer.close()
+        status, raw = await call(port, "/v1/models")
+    assert status == 200
+    assert [(m["id"], m["max_model_len"]) for m in json.loads(raw)["data"]] == [("tiny", 100)]
+
+
+def test_errors_and_models():
+    """Unknown model 404, bad JSON, a negative length and a long prompt 400, and the server lives on."""
+    asyncio.run(errors())
+
+
+async def full_queue() -> None:
+    slow = CostModel(a=50, b=0)
+    async with serving(settings_of(slow, knobs=Knobs(max_num_seqs=1), max_queue=1)) as (port, _):
+        body = {"prompt": "a", "max_tokens": 4, "ignore_eos": True}
+        replies = await asyncio.gather(*(call(port, "/v1/completions", body) for _ in range(4)))
+        seen = await samples(port)
+    assert sorted(status for status, _ in replies) == [200, 200, 503, 503]
+    error = next(json.loads(raw)["error"] for status, raw in replies if status == 503)
+    assert (error["type"], error["code"]) == ("Service Unavailable", 503)
+    assert seen["vllm:admission_rejections_total"] == 2
+
+
+def test_a_full_queue_answers_503():
+    """One seat and a queue of one: of four at once two are served and two are refused."""
+    asyncio.run(full_queue())
+
+
+async def disconnect() -> None:
+    async with serving(settings_of(knobs=Knobs(max_num_seqs=1))) as (port, service):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        body = {"prompt": "a", "max_tokens": 30_000, "ignore_eos": True, "stream": True}
+        writer.write(http_request("/v1/completions", body))
+        await reader.readuntil(b"data: ")
+        waiting_reader, waiting = await asyncio.open_connection("127.0.0.1", port)
+        waiting.write(http_request("/v1/completions", body))
+        await waiting_reader.readuntil(b"\r\n\r\n")
+        assert len(service.engine.state.running) == 1
+        waiting.transport.abort()
+        writer.transport.abort()
+        status, _ = await call(port, "/v1/completions", {"prompt": "a", "max_tokens": 2})
+        assert status == 200
+
+        async def idle() -> bool:
+            seen = await samples(port)
+            return seen["vllm:num_requests_running"] == seen["vllm:num_requests_waiting"] == 0
+
+        await until(idle)
+        assert (await samples(port))["vllm:kv_cache_usage_perc"] == 0
+
+
+def test_a_client_that_leaves_frees_its_sequence():
+    """The only seat goes to the next request when its stream, or one in the queue, is dropped."""
+    asyncio.run(disconnect())
+
+
+async def count_everything() -> None:
+    # 6 blocks; each answer ends at 16 + 24 - 1 = 39 tokens, 3 blocks: three of them cannot all stay
+    async with serving(settings_of(kv_tokens=96)) as (port, service):
+        body = {"prompt": "a " * 16, "max_tokens": 24, "ignore_eos": True, "stream": True}
+        replies = await asyncio.gather(*(call(port, "/v1/completions", body) for _ in range(3)))
+        seen = await samples(port)
+        steps = service.engine.metrics.iteration_tokens
+    assert [len(events_of(raw)) for _, raw in replies] == [24, 24, 24]
+    assert seen["vllm:num_preemptions_total"] >= 1
+    assert seen["vllm:prompt_tokens_total"] == 48
+    assert seen["vllm:generation_tokens_total"] == 72
+    assert seen["vllm:time_to_first_token_seconds_count"] == 3
+    assert seen["vllm:inter_token_latency_seconds_count"] == 69
+    assert seen["vllm:request_queue_time_seconds_count"] == 3
+    # 48 prompt tokens and 69 decodes, and what was computed again after a preemption
+    assert seen["vllm:iteration_tokens_total_sum"] == steps.sum > 48 + 69
+    assert (
+        seen["vllm:iteration_tokens_total_count"] == steps.count == seen["goodput_engine:iteration_lag_seconds_count"]
+    )
+    assert seen["vllm:prefix_cache_queries_total"] == seen["vllm:prefix_cache_hits_total"] == 0
+    assert 0 <= seen["goodput_engine:iteration_lag_seconds_max"] < 5
+
+
+def test_metrics_add_up_and_preemption_repeats_no_token():
+    """Counters after three answers in a pool too small for them: every token once, work done twice is counted."""
+    asyncio.run(count_everything())
+
+
+async def token_times(port: int, body: dict) -> list[float]:
+    """Arrival times in seconds of a stream's events."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(http_request("/v1/completions", body))
+    times = []
+    while b"[DONE]" not in (line := await reader.readline()):
+        if line.startswith(b"data: "):
+            times.append(time.perf_counter())
+    writer.close()
+    return times
+
+
+async def many_streams() -> None:
+    # 64 decodes: 16 + 0.0625 * 64 = 20 ms
+    async with serving(settings_of(CostModel(a=16, b=0.001, c=0.0625))) as (port, _):
+        body = {"prompt": "a b", "max_tokens": 40, "ignore_eos": True, "stream": True}
+        began = time.perf_counter()
+        streams = await asyncio.gather(*(token_times(port, body) for _ in range(64)))
+        took = time.perf_counter() - began
+    assert [len(times) for times in streams] == [40] * 64
+    gaps = [b - a for times in streams for a, b in pairwise(times)]
+    assert 0.015 < statistics.median(gaps) < 0.030
+    # one absolute timeline: 40 iterations of at most 20 ms end after 0.8 s, however late single ones were
+    assert 0.6 < took < 2.4
+
+
+def test_64_streams_follow_the_cost_model():
+    """The median gap of 64 concurrent streams is the model's 20 ms, and lateness does not add up."""
+    asyncio.run(many_streams())
+
+
+async def bad_settings() -> None:
+    with pytest.raises(ConfigError, match="--max-model-len 200 is more than the KV pool's 96"):
+        await start(settings_of(kv_tokens=100, max_model_len=200))
+    with pytest.raises(ConfigError, match="choose one of"):
+        await start(settings_of(scheduler="orca"))
+    async with serving(settings_of()) as (port, _):
+        taken = ServerSettings(EngineProfile(FAST, 1024, False, "test"), port=port)
+        with pytest.raises(ConfigError, match=f"cannot listen on 127.0.0.1:{port}"):
+            await start(taken)
+
+
+def test_settings_that_cannot_work_are_told():
+    """A context above the pool, a scheduler that is not there and a port in use: one sentence each."""
+    asyncio.run(bad_settings())
