@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 
 from runner.errors import ConfigError
 
-# Header names in lower case without spaces, dots and underscores: ours, Azure's public LLM traces', BurstGPT's, others'.
+# Header names in lower case without spaces, dots and underscores: ours, those of Azure's public traces, BurstGPT's.
 ARRIVAL = ("arrivals", "timestamp", "arrival", "arrivaltime", "arrivedat")
 PROMPT = ("prompttokens", "contexttokens", "requesttokens", "inputtokens", "inputlength", "numprefilltokens")
 OUTPUT = ("outputtokens", "generatedtokens", "responsetokens", "completiontokens", "outputlength", "numdecodetokens")
