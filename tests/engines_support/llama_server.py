@@ -7,8 +7,10 @@ SIGINT or SIGTERM ends it. Threads default to one: on a shared machine two compu
 import argparse
 import os
 import signal
+from importlib import import_module
+from typing import Any
 
-import xllamacpp
+xllamacpp: Any = import_module("xllamacpp")  # its modules are C++ without types
 
 
 def parse_args() -> argparse.Namespace:
@@ -37,7 +39,8 @@ def parse_args() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def server_params(flags: argparse.Namespace) -> xllamacpp.CommonParams:
+def start_server(flags: argparse.Namespace) -> object:
+    """Returns once the model is loaded; the server lives as long as what is returned."""
     params = xllamacpp.CommonParams()
     params.model.path = flags.model
     if flags.alias:
@@ -55,12 +58,12 @@ def server_params(flags: argparse.Namespace) -> xllamacpp.CommonParams:
     params.verbosity = flags.verbosity
     if flags.api_key:
         params.api_keys = [flags.api_key]
-    return params
+    return xllamacpp.Server(params)
 
 
 def main() -> None:
     signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM))
-    server = xllamacpp.Server(server_params(parse_args()))
+    server: Any = start_server(parse_args())
     print(f"ready on {server.listening_address}", flush=True)
     signal.sigwait((signal.SIGINT, signal.SIGTERM))
     os._exit(0)  # the C++ threads have no orderly end

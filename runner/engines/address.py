@@ -1,0 +1,83 @@
+"""A server's URL and port: the root of its paths, who listens there, whether the port is free."""
+
+import socket
+from urllib.parse import urlsplit, urlunsplit
+
+import psutil
+
+
+def server_root(url: str) -> str:
+    """The URL as users have it at hand without a trailing slash and without /v1 or what follows it."""
+    parts = urlsplit(url if "://" in url else f"http://{url}")
+    path = parts.path.rstrip("/")
+    path = path.partition("/v1/")[0] if "/v1/" in path else path.removesuffix("/v1")
+    return urlunsplit((parts.scheme, parts.netloc, path, "", ""))
+
+
+def host_and_port(url: str) -> tuple[str, int]:
+    parts = urlsplit(url if "://" in url else f"http://{url}")
+    return parts.hostname or "127.0.0.1", parts.port or (443 if parts.scheme == "https" else 80)
+
+
+def same_origin(a: str, b: str) -> bool:
+    """True when a key meant for `a` may also go to `b`."""
+    one, two = urlsplit(a), urlsplit(b)
+    return (one.scheme, *host_and_port(a)) == (two.scheme, *host_and_port(b))
+
+
+def free_port(host: str = "127.0.0.1") -> int:
+    with socket.socket() as s:
+        s.bind((host, 0))
+        return int(s.getsockname()[1])
+
+
+def port_is_taken(host: str, port: int) -> bool:
+    """On this machine: does someone listen there (a closing connection's leftover does not count)? Elsewhere: does
+    someone answer?"""
+    try:
+        found = {
+            (family, str(addr[0])) for family, _, _, _, addr in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        }
+    except OSError:
+        return False
+    mine = {a.address.partition("%")[0] for addresses in psutil.net_if_addrs().values() for a in addresses}
+    local = [(f, a) for f, a in found if a in mine or a.startswith("127.") or a in ("0.0.0.0", "::")]
+    return any(_refuses_bind(f, a, port) for f, a in local) if local else _answers(host, port)
+
+
+def _refuses_bind(family: int, address: str, port: int) -> bool:
+    with socket.socket(family, socket.SOCK_STREAM) as s:
+        s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as servers do: past TIME_WAIT, not past a listener
+        try:
+            s.bind((address, port))
+            s.listen(1)
+        except OSError:
+            return True
+        return False
+
+
+def _answers(host: str, port: int) -> bool:
+    try:
+        socket.create_connection((host, port), timeout=1.0).close()
+    except OSError:
+        return False
+    return True
+
+
+def listener_of(port: int) -> psutil.Process | None:
+    """The process that listens on the port of this machine; null where the system does not tell."""
+    try:
+        found = psutil.net_connections(kind="tcp")
+        pids = [c.pid for c in found if c.status == psutil.CONN_LISTEN and c.laddr and c.laddr.port == port and c.pid]
+        return psutil.Process(pids[0]) if pids else None
+    except (psutil.Error, OSError):
+        return None
+
+
+def listener_name(port: int) -> str:
+    """Words for a message: "llama-server, process 4711" or "another program"."""
+    process = listener_of(port)
+    try:
+        return f"{process.name()}, process {process.pid}" if process else "another program"
+    except psutil.Error:
+        return "another program"

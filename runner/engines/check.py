@@ -1,0 +1,87 @@
+"""Refuses a sweep whose settings could not be applied, before anything is measured."""
+
+import argparse
+import itertools
+import re
+import shutil
+from collections.abc import Iterator
+from typing import NoReturn
+
+import httpx
+
+from runner.config import Scalar, SweepConfig
+from runner.engines.address import host_and_port
+from runner.engines.start_line import fill_command, placeholders, simulator_args
+from runner.errors import ConfigError
+from runner.simulator.command import add_arguments
+from runner.simulator.presets import resolve_preset
+from runner.simulator.schedulers.by_name import SCHEDULERS
+
+_MOST_SETTINGS = 1000  # of a grid are looked at
+
+
+def check_control(config: SweepConfig) -> None:
+    """Raises ConfigError, one plain sentence, when some setting of the grid could not be applied as written."""
+    if config.backend.kind == "simulated":
+        _check_simulated(config)
+        return
+    _check_url(config)
+    if config.control.mode in ("manual", "command"):
+        raise ConfigError(
+            f'control.mode = "{config.control.mode}" is not available yet; use mode = "process" with the start command'
+        )
+    if config.control.mode == "process":
+        _check_process(config)
+
+
+def _check_url(config: SweepConfig) -> None:
+    for key, url in (("url", config.backend.url), ("metrics_url", config.backend.metrics_url)):
+        try:
+            valid = url is None or (httpx.URL(url).scheme in ("http", "https") and host_and_port(url)[1] > 0)
+        except (httpx.InvalidURL, ValueError):
+            valid = False
+        if not valid:
+            raise ConfigError(f'backend.{key} = "{url}" is not a web address; write it as http://host:port')
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise ConfigError(f"the built-in engine cannot take a setting of [grid] or [backend]: {message}")
+
+
+def _check_simulated(config: SweepConfig) -> None:
+    """The flags are read as the engine itself will read them; a preset and a scheduler must exist."""
+    parser = _Parser(prog="goodput engine", add_help=False, allow_abbrev=False)
+    add_arguments(parser)
+    for setting in _settings(config):
+        flags = parser.parse_args(simulator_args(config.backend, setting))
+        if flags.scheduler not in SCHEDULERS:
+            raise ConfigError(f"scheduler = {flags.scheduler!r} is not known; choose one of {', '.join(SCHEDULERS)}")
+        if flags.preset:
+            resolve_preset(flags.preset)
+
+
+def _settings(config: SweepConfig) -> Iterator[dict[str, Scalar]]:
+    keys, values = list(config.server_grid), config.server_grid.values()
+    for chosen in itertools.islice(itertools.product(*values), _MOST_SETTINGS):
+        yield dict(zip(keys, chosen, strict=True))
+
+
+def _check_process(config: SweepConfig) -> None:
+    command = config.control.command or ()
+    texts = (*command, *config.control.env.values())
+    unused = [k for k in config.server_grid if k not in placeholders(texts)]
+    if unused:
+        raise ConfigError(
+            f"grid.{unused[0]} would change nothing: control.command has no {{{unused[0]}}}; add it or drop the key"
+        )
+    port = host_and_port(str(config.backend.url))[1]
+    for setting in _settings(config):
+        filled = fill_command(texts, setting, {"port": port})[: len(command)]
+        if shutil.which(filled[0]) is None:
+            raise ConfigError(f"control.command: {filled[0]} is not found on this machine; give its full path")
+        told = re.search(r"(?:^| )--port[ =](\d+)(?: |$)", " ".join(filled))
+        if told and int(told.group(1)) != port:
+            raise ConfigError(
+                f"control.command says --port {told.group(1)}, but backend.url says {port}; write {{port}}"
+            )

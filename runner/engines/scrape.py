@@ -1,0 +1,173 @@
+"""Looks at a server's own metrics while it is measured: a sample every scrape_interval_s, gently."""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import httpx
+
+from runner.engines.address import same_origin, server_root
+from runner.engines.catalogue import KINDS
+from runner.engines.metrics_text import read_fields
+from runner.engines.slots_text import kv_is_unified, parse_slots
+from storage.records import EngineSample
+
+_TIMEOUT_S = 5.0
+_LONGEST_PAUSE_S = 5.0
+_LARGEST_PAGE = 8_000_000  # bytes; an address that streams without end is no metrics page
+_THREAD_FROM = 100_000  # characters; below that, handing over costs more than reading
+_REDIRECTS = 3
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where and how a server shows its state."""
+
+    kind: str
+    base_url: str
+    metrics_url: str | None
+    model: str | None = None  # only its series are counted where several models share the page
+    key: str | None = field(default=None, repr=False)  # sent to the server's own origin only
+    start_line: str | None = None
+
+
+@dataclass(frozen=True)
+class _Page:
+    """What one address said: `text` when it could be read, else `gone` when asking again is useless."""
+
+    text: str | None = None
+    gone: bool = False
+    hint: str | None = None
+
+
+class Scraper:
+    """The watcher of one running server. `hint`: one sentence, once, when it cannot see what it should."""
+
+    def __init__(
+        self, http: httpx.AsyncClient, source: Source, interval_s: float, now_ns: Callable[[], int] = time.monotonic_ns
+    ) -> None:
+        kind = KINDS[source.kind]
+        self.hint: str | None = None if source.metrics_url else kind.metrics_hint
+        self._http = http
+        self._source = source
+        self._interval_s = interval_s
+        self._now_ns = now_ns
+        self._names = kind.metrics
+        self._hint = kind.metrics_hint
+        self._metrics_url = source.metrics_url
+        self._slots_url = server_root(source.base_url) + kind.slots_path if kind.slots_path else None
+        self._kv_unified = kv_is_unified(source.start_line)
+
+    @property
+    def blind(self) -> bool:
+        """True when the server shows nothing: asking again is useless."""
+        return self._metrics_url is None and self._slots_url is None
+
+    async def watch(self, cell: int, origin_ns: int, keep: Callable[[EngineSample], None], stop: asyncio.Event) -> None:
+        """Samples until `stop`. A scrape that fails is left out; a slow one makes the next ones rarer."""
+        failures = 0
+        while not stop.is_set():
+            began_ns = self._now_ns()
+            sample = await self.sample(cell, origin_ns)
+            if sample is not None:
+                keep(sample)
+            if self.blind:
+                return
+            failures = 0 if sample is not None else failures + 1
+            took_s = (self._now_ns() - began_ns) / 1e9
+            # never more than a quarter of the time in scrapes: they cost the server too
+            pause_s = max(self._interval_s * 2 ** min(failures, 5) - took_s, 3 * took_s)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(stop.wait(), min(pause_s, _LONGEST_PAUSE_S))
+
+    async def sample(self, cell: int, origin_ns: int) -> EngineSample | None:
+        """One look, its time the middle of the request. Null when it failed this time; source "none" when the server
+        shows nothing at all."""
+        began_ns = self._now_ns()
+        metrics = await self._read(self._metrics_url)
+        ended_ns = self._now_ns()
+        slots = await self._read(self._slots_url)
+        if metrics.gone:
+            self._metrics_url, self.hint = None, metrics.hint or self._hint
+        if slots.gone:
+            self._slots_url = None
+        facts: dict[str, float | None] = {}
+        source = "none"
+        if slots.text is not None and (seen := parse_slots(slots.text, self._kv_unified)):
+            facts, source = {"running": float(seen.running), "kv_cache_usage": seen.kv_cache_usage}, "slots"
+            ended_ns = ended_ns if metrics.text is not None else self._now_ns()
+        if metrics.text is not None:
+            told = await self._fields(metrics.text)
+            facts, source = facts | {k: v for k, v in told.items() if v is not None}, "metrics"
+        if source == "none" and not self.blind:
+            return None
+        middle_ns = (began_ns + ended_ns) // 2
+        return EngineSample(cell, middle_ns - origin_ns, source, (ended_ns - began_ns) / 1e6, **facts)
+
+    async def _fields(self, text: str) -> dict[str, float | None]:
+        if len(text) < _THREAD_FROM:
+            return read_fields(text, self._names, self._source.model)
+        return await asyncio.to_thread(read_fields, text, self._names, self._source.model)
+
+    async def _read(self, url: str | None) -> _Page:
+        """One page as text, following redirects within its own origin; the key goes to the server's origin only."""
+        if url is None:
+            return _Page()
+        try:
+            async with asyncio.timeout(_TIMEOUT_S):
+                return await self._get(url, _REDIRECTS)
+        except (TimeoutError, httpx.HTTPError, httpx.InvalidURL):
+            return _Page()
+
+    async def _get(self, url: str, redirects: int) -> _Page:
+        key = self._source.key if same_origin(url, self._source.base_url) else None
+        headers = {"Authorization": f"Bearer {key}"} if key else {}
+        async with self._http.stream("GET", url, headers=headers, follow_redirects=False) as response:
+            if not response.is_redirect:
+                return await _page(response)
+            onward = str(response.url.join(response.headers["location"]))
+        if redirects == 0 or not same_origin(onward, url):
+            return _Page(gone=True, hint=f"{url} sends elsewhere ({onward}), which is not followed; mend metrics_url")
+        return await self._get(onward, redirects - 1)
+
+
+async def _page(response: httpx.Response) -> _Page:
+    if response.status_code in (401, 403):
+        hint = f"{response.url} wants a key ({response.status_code}); name its variable in backend.api_key_env"
+        return _Page(gone=True, hint=hint)
+    if response.status_code in (404, 405, 501):
+        return _Page(gone=True)
+    if response.status_code != 200:
+        return _Page()
+    return await _body(response)
+
+
+async def _body(response: httpx.Response) -> _Page:
+    data = bytearray()
+    async for part in response.aiter_bytes():
+        data += part
+        if len(data) > _LARGEST_PAGE:
+            return _Page(
+                gone=True, hint=f"{response.url} is no metrics page: it does not end; mend backend.metrics_url"
+            )
+    return _Page(text=data.decode("utf-8", "replace"))
+
+
+async def wait_idle(scraper: Scraper, limit_s: float, pause_s: float = 0.2) -> bool:
+    """Between cells: true once two looks in a row show nobody running or waiting; false when the limit came first.
+
+    A server that does not tell is idle as far as anyone can know (our own streams have ended by then).
+    """
+    deadline = time.monotonic() + limit_s
+    idle_looks = 0
+    while time.monotonic() < deadline or idle_looks:
+        sample = await scraper.sample(0, 0)
+        if scraper.blind or (sample is not None and sample.running is None):
+            return True
+        idle_looks = 0 if sample is None or sample.running or sample.waiting else idle_looks + 1
+        if idle_looks == 2:
+            return True
+        await asyncio.sleep(pause_s)
+    return False

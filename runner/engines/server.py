@@ -1,0 +1,183 @@
+"""The engine of a sweep: started anew for each setting, proved to be the one that answers, ended with all its kin."""
+
+import asyncio
+import contextlib
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import psutil
+
+from runner.config import Scalar, SweepConfig
+from runner.engines import failure, process
+from runner.engines.address import free_port, host_and_port, listener_name, listener_of, port_is_taken, server_root
+from runner.engines.catalogue import KINDS
+from runner.engines.engine_log import EngineLog
+from runner.engines.orphan import remove_pid_file, write_pid_file
+from runner.engines.readiness import wait_until_ready
+from runner.engines.start_line import fill_command, secrets_of, shown_line, simulator_args
+from runner.errors import SettingFailed
+
+LOG_FILE = "engine.log"
+_PORT_LINGERS_S = 60.0  # how long a port may stay taken after its engine has gone
+
+
+@dataclass(frozen=True)
+class Running:
+    """A server that answers, ready to be measured."""
+
+    base_url: str
+    metrics_url: str | None
+    start_line: str | None  # ready to paste, secrets as ***; null for a server that we did not start
+    pid: int | None
+    started_new: bool
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """One setting's start: what is run and where it will answer."""
+
+    command: list[str]
+    env: dict[str, str]
+    secrets: list[str]
+    base_url: str
+    start_line: str
+
+
+class Server:
+    """The engine of one sweep. `folder` keeps engine.log and engine.pid.
+
+    port_wait_s: how long a port taken by someone else is waited for before a start is given up.
+    """
+
+    def __init__(self, config: SweepConfig, folder: Path, port_wait_s: float = 10.0) -> None:
+        self._config = config
+        self._folder = folder
+        self._port_wait_s = port_wait_s
+        self._kind = KINDS[config.backend.kind]
+        self._owned = config.backend.kind == "simulated" or config.control.mode == "process"
+        self._process: subprocess.Popen[bytes] | None = None
+        self._since = 0.0  # when our process was created, seconds of the wall clock
+        self._log: EngineLog | None = None
+        self._running: Running | None = None
+        self._setting: dict[str, Scalar] = {}
+        self._port: tuple[str, int] | None = None
+
+    async def apply(self, setting: Mapping[str, Scalar]) -> Running:
+        """Makes the server run with this setting; returns when it is ready. Restarts only when the setting differs
+        or the process has died. Raises SettingFailed, with the engine ended."""
+        if self._running and self._setting == setting and (not self._owned or self._exit_code() is None):
+            return replace(self._running, started_new=False)
+        if not self._owned:
+            self._running = await self._find()
+        else:
+            await self.stop()
+            try:
+                self._running = await self._start(self._plan(setting))
+            except BaseException:
+                await self.stop()
+                raise
+        self._setting = dict(setting)
+        return self._running
+
+    async def alive(self) -> SettingFailed | None:
+        """Null while our process lives (or the server is not ours); else why it died, with its last log lines."""
+        if self._process is None or self._log is None or self._exit_code() is None:
+            return None
+        await asyncio.to_thread(self._log.finish, 2.0)
+        return failure.died(
+            self._exit_code(), self._log.text(), "while starting" if not self._running else "while serving"
+        )
+
+    async def stop(self) -> None:
+        """Ends the whole process group (TERM, then KILL after stop_timeout_s) and waits for the port to be free."""
+        if self._process is None:
+            return
+        child, self._process, self._running = self._process, None, None
+        # a thread, so that its wait goes on even when the task is cancelled
+        ending = asyncio.to_thread(process.end_family, child.pid, self._since, self._config.control.stop_timeout_s)
+        await asyncio.shield(asyncio.ensure_future(ending))
+        with contextlib.suppress(subprocess.TimeoutExpired):  # a process stuck in a driver does not stop the sweep
+            await asyncio.to_thread(child.wait, 10.0)
+        if self._log is not None:
+            await asyncio.to_thread(self._log.finish, 2.0)
+        if self._port is not None:
+            await self._port_becomes_free(*self._port, _PORT_LINGERS_S)
+        remove_pid_file(self._folder)
+
+    def _exit_code(self) -> int | None:
+        return self._process.poll() if self._process is not None else None
+
+    async def _find(self) -> Running:
+        """A server that we neither start nor stop must answer."""
+        url = str(self._config.backend.url)
+        await wait_until_ready(server_root(url), self._kind, self._key(), self._config.control.ready_timeout_s)
+        return Running(url, self._metrics_url(url), None, None, started_new=False)
+
+    def _key(self) -> str | None:
+        name = self._config.backend.api_key_env
+        return os.environ.get(name) if name else None
+
+    def _metrics_url(self, base_url: str) -> str | None:
+        if self._config.backend.metrics_url:
+            return self._config.backend.metrics_url
+        return server_root(base_url) + self._kind.metrics_path if self._kind.metrics_path else None
+
+    def _plan(self, setting: Mapping[str, Scalar]) -> _Plan:
+        backend, control = self._config.backend, self._config.control
+        if backend.kind == "simulated":
+            port, args = free_port(), simulator_args(backend, setting)
+            command = [sys.executable, "-m", "runner.simulator", "--port", str(port), *args]
+            line = shown_line(["goodput", "engine", *args], {}, [])
+            return _Plan(command, dict(control.env), [], f"http://127.0.0.1:{port}", line)
+        extra: dict[str, Scalar] = {"port": host_and_port(str(backend.url))[1]}
+        command = fill_command(control.command or (), setting, extra)
+        env = dict(zip(control.env, fill_command(tuple(control.env.values()), setting, extra), strict=True))
+        secrets = secrets_of(command, env, self._key())
+        return _Plan(command, env, secrets, str(backend.url), shown_line(command, env, secrets))
+
+    async def _start(self, plan: _Plan) -> Running:
+        host, port = self._port = host_and_port(plan.base_url)
+        if not await self._port_becomes_free(host, port, self._port_wait_s):
+            who = await asyncio.to_thread(listener_name, port)
+            raise SettingFailed("port_in_use", f"port {port} is taken by {who}; end it or give the server another port")
+        header = time.strftime("%Y-%m-%d %H:%M:%S ") + plan.start_line
+        self._log = EngineLog(self._folder / LOG_FILE, header, plan.secrets)
+        self._process = process.start(plan.command, plan.env, self._log)
+        self._since = process.created_at(self._process.pid)
+        write_pid_file(self._folder, self._process.pid, self._since, port)
+        timeout_s = self._config.control.ready_timeout_s
+        await wait_until_ready(server_root(plan.base_url), self._kind, self._key(), timeout_s, self.alive, self._log)
+        await self._must_be_ours(port)
+        return Running(plan.base_url, self._metrics_url(plan.base_url), plan.start_line, self._process.pid, True)
+
+    async def _must_be_ours(self, port: int) -> None:
+        """Refuses an answer from a server that was there before ours. A listener outside our family is trusted when it
+        is younger than our start: a container's port is held by the container service."""
+        if dead := await self.alive():
+            raise dead
+        owner = await asyncio.to_thread(listener_of, port)
+        if owner is None or self._process is None:
+            return
+        try:
+            older = owner.create_time() < self._since - 1.0
+            kin = {p.pid for p in process.family(self._process.pid, self._since)} | {self._process.pid}
+        except psutil.Error:
+            return
+        if owner.pid not in kin and older:
+            who = await asyncio.to_thread(listener_name, port)
+            raise SettingFailed(
+                "port_in_use", f"port {port} is answered by {who}, not by the server just started; end it"
+            )
+
+    async def _port_becomes_free(self, host: str, port: int, limit_s: float) -> bool:
+        deadline = time.monotonic() + limit_s
+        while await asyncio.to_thread(port_is_taken, host, port):
+            if time.monotonic() >= deadline:
+                return False
+            await asyncio.sleep(0.1)
+        return True

@@ -1,0 +1,69 @@
+"""The command of one setting: templates filled, secrets taken out of what is shown. PURE."""
+
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+
+from runner.config import Backend, Scalar
+from runner.errors import ConfigError
+from runner.protocols.scrub import scrub
+
+PLACEHOLDER = re.compile(r"\{([a-z][a-z0-9_]*)\}")
+_SECRET_NAME = re.compile(r"(key|token|password|passwd|secret|credential)s?$", re.IGNORECASE)
+_BACKEND_KEYS = ("scheduler", "preset", "profile", "kv_tokens", "policy")  # of the built-in engine
+_COST_SOURCES = ("preset", "profile", "cost")
+
+
+def placeholders(parts: Sequence[str]) -> set[str]:
+    """Names in braces: {max_num_seqs} -> max_num_seqs. Other braces (JSON in a flag) are left alone."""
+    return {name for part in parts for name in PLACEHOLDER.findall(part)}
+
+
+def fill_command(
+    command: Sequence[str], setting: Mapping[str, Scalar], extra: Mapping[str, Scalar] | None = None
+) -> list[str]:
+    """Puts the setting's values (and `extra`, such as the port) into a command template, argument by argument.
+
+    Raises ConfigError when a placeholder has no value.
+    """
+    values = {**(extra or {}), **setting}
+    return [PLACEHOLDER.sub(lambda m: _shown(values, m.group(1)), part) for part in command]
+
+
+def _shown(values: Mapping[str, Scalar], name: str) -> str:
+    if name not in values:
+        known = ", ".join(f"{{{k}}}" for k in values) or "none"
+        raise ConfigError(
+            f"control: {{{name}}} has no value (known: {known}); add {name} to [grid] or write the value itself"
+        )
+    value = values[name]
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def simulator_args(backend: Backend, setting: Mapping[str, Scalar]) -> list[str]:
+    """Flags of the built-in engine: the backend's keys, overruled by the setting's."""
+    given: dict[str, object] = {k: getattr(backend, k) for k in _BACKEND_KEYS}
+    if backend.cost is not None:
+        given["cost"] = ",".join(f"{k}={v}" for k, v in backend.cost.model_dump(exclude_none=True).items())
+    if any(k in setting for k in _COST_SOURCES):
+        given |= dict.fromkeys(_COST_SOURCES)  # the setting's own source replaces the backend's
+    given |= setting
+    return [part for k, v in given.items() if v is not None for part in (f"--{k.replace('_', '-')}", str(v))]
+
+
+def secrets_of(command: Sequence[str], env: Mapping[str, str], key: str | None) -> list[str]:
+    """The values that must never be shown: the API key, and what stands behind --api-key, HF_TOKEN and the like."""
+    found = {v for k, v in env.items() if _SECRET_NAME.search(k)}
+    for flag, following in zip(command, [*command[1:], ""], strict=True):
+        name, equals, value = flag.partition("=")
+        if name.startswith("-") and _SECRET_NAME.search(name):
+            found.add(value if equals else following)
+    if key:
+        found.add(key)
+    return sorted((v for v in found if v and not v.startswith("-")), key=len, reverse=True)
+
+
+def shown_line(command: Sequence[str], env: Mapping[str, str], secrets: Sequence[str]) -> str:
+    """The start line ready to paste into a shell, environment first, secrets as ***."""
+    assigned = [f"{k}={shlex.quote(v)}" for k, v in env.items()]
+    return scrub(" ".join([*assigned, shlex.join(command)]), secrets)
