@@ -61,7 +61,8 @@ class Answer:
     def note_finish(self, reason: object) -> None:
         """`stop`, `length`, `tool_calls` ... in the words of the OpenAI dialect."""
         if isinstance(reason, str) and reason:
-            self.finish_reason = _FINISH_WORDS.get(reason, reason)
+            # a name, whatever a server puts there: short, and fit to be stored
+            self.finish_reason = _FINISH_WORDS.get(reason, reason[:40].encode("utf-8", "replace").decode())
 
 
 # other dialects' words for the same reasons
