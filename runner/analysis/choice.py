@@ -1,0 +1,191 @@
+"""Which setting to use, at which load, and why, in one plain sentence."""
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from runner.analysis.gaps import Floats
+from runner.analysis.intervals import Share, paired_difference, pool
+from runner.config import SweepConfig
+
+WORK_TOLERANCE = 0.05  # background work within 5 % counts as equal: it has no interval of its own
+RequestKey = tuple[int, str, int]  # repeat, class, index in the trace: the same request in every setting
+
+# id -> template; the clause about raw throughput is added with its own template
+TEXTS = {
+    "met": (
+        "{setting} at {load}: {share} of the requests meet their targets (95 % interval {low} to {high}), "
+        "{goodput:.2f} good requests per second{raw}."
+    ),
+    "unsure": (
+        "Target missed everywhere by the lower bounds: {setting} at {load} has the most good requests per second "
+        "({goodput:.2f}), but with {n} requests its share {share} may be anywhere from {low} to {high}, "
+        "and {target} are wanted; measure longer{raw}."
+    ),
+    "missed": (
+        "Target missed everywhere: the most good requests per second ({goodput:.2f}) come from {setting} at {load}, "
+        "where {share} of the requests meet their targets (95 % interval {low} to {high}) and {target} are "
+        "wanted{raw}."
+    ),
+    "raw_costs": (
+        "; going by raw throughput would pick {raw_setting} at {raw_load}, with {more} more output tokens per second, "
+        "where only {raw_share} meet them"
+    ),
+    "raw_same": "; it also has the most output tokens per second",
+    "raw_unjudged": "; going by raw throughput would pick {raw_setting} at {raw_load}",
+}
+
+
+@dataclass(frozen=True)
+class Point:
+    """One setting at one load, repeats pooled. `met_by_request`: 1 met, 0 missed, censored ones absent."""
+
+    setting: dict[str, Any]
+    load: dict[str, Any]
+    cells: tuple[int, ...]
+    valid: bool
+    overload: bool
+    shares: dict[str, Share]  # by interactive class
+    goodput_per_s: float
+    window_s: float
+    work_per_s: float
+    output_tok_per_s: float
+    met_by_request: Mapping[RequestKey, bool]
+
+    @property
+    def share(self) -> Share:
+        return pool(list(self.shares.values()))
+
+    def qualifies(self, share_target: float) -> bool:
+        """Every interactive class's lower bound reaches the target, in valid cells without overload."""
+        bounds = [s.bounds for s in self.shares.values()]
+        sure = all(b is not None and b[0] >= share_target for b in bounds)
+        return self.valid and not self.overload and bool(bounds) and sure
+
+
+def choose(points: Sequence[Point], config: SweepConfig, share_target: float) -> Point | None:
+    """The rule: among points that qualify (or, if none does, all valid ones) the most goodput; of those within its
+    noise the most background work; of those equal in that too, the smallest change from the first setting.
+    Null if no point is valid.
+    """
+    usable = [p for p in points if p.valid and p.shares]
+    candidates = [p for p in usable if p.qualifies(share_target)]
+    if not candidates:
+        return max(usable, key=lambda p: (p.goodput_per_s, p.work_per_s), default=None)
+    best = max(candidates, key=lambda p: (p.goodput_per_s, p.work_per_s))
+    equal = [p for p in candidates if p is best or is_noise(best, p)]
+    work = max(p.work_per_s for p in equal)
+    equal = [p for p in equal if p.work_per_s >= (1 - WORK_TOLERANCE) * work]
+    return min(equal, key=lambda p: (change(p.setting, config), -p.goodput_per_s))
+
+
+def is_noise(a: Point, b: Point) -> bool:
+    """True if the difference in goodput of two points lies within its 95 % interval.
+
+    At the same load both met the same requests, so the difference is paired; else the two intervals are combined.
+    """
+    if a.load == b.load:
+        both = sorted(a.met_by_request.keys() & b.met_by_request.keys())
+        if both:
+            _, low, high = paired_difference(_met(a, both), _met(b, both))
+            return low <= 0.0 <= high
+    return abs(a.goodput_per_s - b.goodput_per_s) <= math.hypot(_half_width(a), _half_width(b))
+
+
+def _met(point: Point, keys: Sequence[RequestKey]) -> Floats:
+    return np.array([point.met_by_request[k] for k in keys], dtype=np.float64)
+
+
+def _half_width(point: Point) -> float:
+    share = point.share
+    low, high = share.bounds or (0.0, 1.0)
+    return (high - low) / 2 * share.judged / point.window_s
+
+
+def change(setting: Mapping[str, Any], config: SweepConfig) -> tuple[int, int]:
+    """How far a setting is from the first one of the grid: keys that differ, then steps along the grid's lists."""
+    steps = [values.index(setting[key]) for key, values in config.server_grid.items() if key in setting]
+    return sum(1 for s in steps if s), sum(steps)
+
+
+def choice_dict(points: Sequence[Point], chosen: Point | None, share_target: float) -> dict[str, Any] | None:
+    """The `choice` of the result object from all points and the one of `choose`; null if nothing could be judged."""
+    if chosen is None:
+        return None
+    raw = max(points, key=lambda p: p.output_tok_per_s)
+    met = chosen.qualifies(share_target)
+    low, high = chosen.share.bounds or (0.0, 1.0)
+    values = {
+        "setting": describe_setting(chosen.setting),
+        "load": describe_load(chosen.load),
+        "share": percent(chosen.share.value or 0.0),
+        "low": percent(low),
+        "high": percent(high),
+        "n": chosen.share.judged,
+        "goodput": chosen.goodput_per_s,
+        "target": percent(share_target),
+        **_raw_values(chosen, raw),
+    }
+    enough = all((s.value or 0.0) >= share_target for s in chosen.shares.values()) and not chosen.overload
+    template = "met" if met else "unsure" if enough else "missed"
+    clause = _raw_template(chosen, raw)
+    reason = TEXTS[template].format(**{**values, "raw": TEXTS[clause].format(**values)})
+    return {
+        "setting": chosen.setting,
+        "request_rate": chosen.load.get("request_rate"),
+        "reason": reason,
+        "target_met": met,
+        "raw_throughput_setting": raw.setting,
+        "load": chosen.load,
+        "cells": list(chosen.cells),
+        "share": chosen.share.value,
+        "share_low": low,
+        "share_high": high,
+        "goodput_per_s": chosen.goodput_per_s,
+        "raw_throughput_load": raw.load,
+        "raw_throughput_cells": list(raw.cells),
+        "reason_templates": [TEXTS[template], TEXTS[clause]],
+        "reason_values": values,
+    }
+
+
+def _raw_template(chosen: Point, raw: Point) -> str:
+    if raw is chosen:
+        return "raw_same"
+    return "raw_costs" if (raw.share.value or 0.0) < (chosen.share.value or 0.0) else "raw_unjudged"
+
+
+def _raw_values(chosen: Point, raw: Point) -> dict[str, Any]:
+    gain = raw.output_tok_per_s / chosen.output_tok_per_s - 1.0 if chosen.output_tok_per_s else 0.0
+    return {
+        "raw_setting": describe_setting(raw.setting),
+        "raw_load": describe_load(raw.load),
+        "more": f"{gain:.0%}".replace("%", " %"),
+        "raw_share": percent(raw.share.value or 0.0),
+    }
+
+
+def percent(share: float) -> str:
+    """Whole percent, rounded down so that 99.7 % is never shown as all."""
+    return f"{math.floor(share * 100 + 1e-9)} %"
+
+
+def describe_setting(setting: Mapping[str, Any]) -> str:
+    """ "max_num_seqs 8, max_num_batched_tokens 512"; a sweep without server settings has one setting."""
+    return ", ".join(f"{k} {v}" for k, v in setting.items()) or "the present setting"
+
+
+def describe_load(load: Mapping[str, Any]) -> str:
+    """ "2 requests/s", "8 at once", with any dispatcher-side cap behind."""
+    words = {"request_rate": "{:g} requests/s", "load_scale": "load scale {:g}", "max_concurrency": "{:g} at once"}
+    parts = [words[k].format(v) if k in words else f"{k} {v}" for k, v in load.items()]
+    return ", ".join(parts) or "the load of the file"
+
+
+def group_key(setting: Mapping[str, Any], load: Mapping[str, Any]) -> str:
+    """The same for all repeats of one point."""
+    return json.dumps([setting, load], sort_keys=True)

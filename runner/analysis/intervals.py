@@ -1,0 +1,84 @@
+"""Intervals of shares: Wilson at the effective number of requests, and paired differences."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from runner.analysis.gaps import Floats
+from runner.analysis.requests import Bools
+
+Z95 = 1.959963984540054  # two-sided 95 % point of the normal distribution
+BATCHES = 10
+SMALLEST_BATCH = 5
+
+
+def wilson(k: float, n: float, deff: float = 1.0) -> tuple[float, float]:
+    """95 % interval of the share k/n, 0..1, with n_eff = n / deff (Wilson 1927). (0, 1) for n = 0."""
+    if n <= 0:
+        return 0.0, 1.0
+    p, n_eff = k / n, n / max(deff, 1.0)
+    z2 = Z95 * Z95 / n_eff
+    centre = (p + z2 / 2) / (1 + z2)
+    half = Z95 / (1 + z2) * math.sqrt(p * (1 - p) / n_eff + z2 / (4 * n_eff))
+    # at k = 0 and k = n the bound is exactly 0 or 1; rounding must not push the share out of its own interval
+    return min(max(0.0, centre - half), p), max(min(1.0, centre + half), p)
+
+
+def design_effect(met: Bools) -> float:
+    """How many times a share's variance exceeds that of independent requests, >= 1. `met` in order of arrival.
+
+    Method of batch means: variance of the means of 10 consecutive batches against p(1 - p)/batch. 1.0 when the batches
+    would hold fewer than 5 requests or all requests agree: nothing can be told then.
+    """
+    size = len(met) // BATCHES
+    if size < SMALLEST_BATCH:
+        return 1.0
+    means = met[: size * BATCHES].reshape(BATCHES, size).mean(axis=1)
+    p = float(met.mean())
+    if p in (0.0, 1.0):
+        return 1.0
+    return max(1.0, float(np.var(means, ddof=1)) * size / (p * (1 - p)))
+
+
+@dataclass(frozen=True)
+class Share:
+    """Met requests out of those that could be judged (censored ones could not), with its interval."""
+
+    met: int
+    judged: int
+    deff: float = 1.0
+
+    @property
+    def value(self) -> float | None:
+        return self.met / self.judged if self.judged else None
+
+    @property
+    def bounds(self) -> tuple[float, float] | None:
+        return wilson(self.met, self.judged, self.deff) if self.judged else None
+
+
+def pool(shares: Sequence[Share]) -> Share:
+    """Counts added; the design effect such that the effective numbers of requests add."""
+    judged = sum(s.judged for s in shares)
+    effective = sum(s.judged / s.deff for s in shares)
+    return Share(sum(s.met for s in shares), judged, judged / effective if effective else 1.0)
+
+
+def paired_difference(a: Floats, b: Floats) -> tuple[float, float, float]:
+    """Mean of a - b over the same requests (in order of arrival) and its 95 % interval, by batch means where n allows.
+
+    Raises ValueError for arrays of different or zero length.
+    """
+    if len(a) != len(b) or not len(a):
+        raise ValueError("paired values need the same requests on both sides")
+    d = np.asarray(a, dtype=np.float64) - np.asarray(b, dtype=np.float64)
+    mean, n = float(d.mean()), len(d)
+    variance = float(d.var(ddof=1)) / n if n > 1 else math.inf
+    size = n // BATCHES
+    if size >= SMALLEST_BATCH:
+        means = d[: size * BATCHES].reshape(BATCHES, size).mean(axis=1)
+        variance = max(variance, float(np.var(means, ddof=1)) / BATCHES)
+    half = Z95 * math.sqrt(variance)
+    return mean, mean - half, mean + half

@@ -1,0 +1,263 @@
+"""Everything about a sweep that does not depend on targets: computed once, kept by the caller, scored many times."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from runner.analysis.engine import NO_ENGINE, engine_numbers, prefix_cache_hit_share, restarted, streams
+from runner.analysis.gaps import Floats, Gaps, gap_table
+from runner.analysis.percentiles import nearest_rank, percentiles
+from runner.analysis.request_object import CACHED_SHARE
+from runner.analysis.requests import Bools, floats, request_table
+from runner.analysis.row_flags import material_flags, row_flags
+from runner.analysis.steady import no_steady_state, overload_signs
+from runner.analysis.throughput import throughput
+from runner.analysis.warnings import MeasurementWarning
+from runner.config import RequestClass, SweepConfig, is_load_key, plan_cells
+from storage.tables import SweepTables
+
+LATENCIES = ("ttft_ms", "tpot_ms", "e2e_ms")
+RATES = ("output_tok_per_s", "prompt_tok_per_s", "request_per_s", "offered_rate")
+LOOP_LAG_MS = 50.0  # P90 of the worst lateness of a timer within a second
+CPU_SHARE = 0.9  # of one core: the event loop is one thread
+
+
+@dataclass(frozen=True)
+class CellFacts:
+    """One cell. `base` and `classes` hold the target-free keys of the result object; window is null unless measured."""
+
+    cell: int
+    setting: dict[str, Any]
+    load: dict[str, Any]
+    repeat: int
+    status: str
+    window_s: float | None
+    rows: slice  # of Prepared.requests
+    base: dict[str, Any]
+    classes: dict[str, dict[str, Any]]
+    warnings: tuple[MeasurementWarning, ...]
+    send_lag_p99_ms: float | None
+
+
+@dataclass(frozen=True)
+class Prepared:
+    tables: SweepTables
+    config: SweepConfig
+    requests: pd.DataFrame
+    gaps: Gaps
+    cells: tuple[CellFacts, ...]
+
+
+def prepare(tables: SweepTables) -> Prepared:
+    """Cost is linear in the number of chunks. Raises ConfigError's cause (ValidationError) on a foreign config."""
+    config = SweepConfig.model_validate(tables.meta["config"])
+    requests = request_table(tables, config)
+    numbers = requests["cell"].to_numpy(dtype=np.int64)
+    simulated = bool(tables.meta.get("simulated"))
+    facts = []
+    for record in _records(tables.cells, config):
+        cell = int(record["cell"])
+        rows = slice(int(np.searchsorted(numbers, cell)), int(np.searchsorted(numbers, cell, side="right")))
+        engine = tables.engine[tables.engine["cell"] == cell]
+        client = tables.client[tables.client["cell"] == cell]
+        facts.append(_cell_facts(record, requests.iloc[rows], rows, engine, client, config, simulated))
+    return Prepared(tables, config, requests, gap_table(requests), tuple(facts))
+
+
+def _records(cells: pd.DataFrame, config: SweepConfig) -> list[dict[Any, Any]]:
+    """The cells as they were run, and those that never started as pending ones, in order."""
+    started = cells.to_dict("records")
+    known = {int(record["cell"]) for record in started}
+    unset = {"status": "pending", "window_start_ns": None, "window_end_ns": None}
+    waiting = [{**planned.model_dump(), **unset} for planned in plan_cells(config) if planned.cell not in known]
+    return sorted([*started, *waiting], key=lambda record: int(record["cell"]))
+
+
+def _cell_facts(
+    record: dict[Any, Any],
+    rows: pd.DataFrame,
+    place: slice,
+    engine: pd.DataFrame,
+    client: pd.DataFrame,
+    config: SweepConfig,
+    simulated: bool,
+) -> CellFacts:
+    start, end = _number(record["window_start_ns"]), _number(record["window_end_ns"])
+    measured = record["status"] == "ok" and start is not None and end is not None and end > start
+    span = (start, end) if measured and start is not None and end is not None else None
+    names = rows["class_name"].to_numpy(dtype=object)
+    classes = {c.name: _numbers(rows[names == c.name], span) for c in config.classes}
+    base = {**_origin(record), **_numbers(rows, span)}
+    base |= {"engine": NO_ENGINE, "kernel_stamp_share": None, "prefix_cache_hit_share": None}
+    found: list[MeasurementWarning] = []
+    lag = None
+    if span:
+        base["engine"] = {**engine_numbers(engine, *span), **streams(rows, *span)}
+        base["kernel_stamp_share"] = kernel_stamp_share(rows)
+        base["prefix_cache_hit_share"] = prefix_cache_hit_share(rows, engine, *span)
+        lag = _send_lag_p99(rows)
+        found = _warnings(int(record["cell"]), rows, base, engine, client, config, span, simulated)
+    return CellFacts(
+        cell=int(record["cell"]),
+        setting=dict(record["setting"]),
+        load=dict(record["load"]),
+        repeat=int(record["repeat"]),
+        status=str(record["status"]),
+        window_s=(span[1] - span[0]) / 1e9 if span else None,
+        rows=place,
+        base=base,
+        classes=classes,
+        warnings=tuple(found),
+        send_lag_p99_ms=lag,
+    )
+
+
+def _origin(record: dict[Any, Any]) -> dict[str, Any]:
+    out = {key: record.get(key) for key in ("error_kind", "error_detail", "log_tail", "start_line")}
+    return {key: value if isinstance(value, str) else None for key, value in out.items()}
+
+
+def _number(value: Any) -> float | None:  # noqa: ANN401  (a cell of a DataFrame)
+    return None if value is None or pd.isna(value) else float(value)
+
+
+def _unmeasured() -> dict[str, Any]:
+    return {
+        **dict.fromkeys(RATES),
+        **{key: percentiles(np.zeros(0)) for key in ("ttft_ms", "gap_ms", "tpot_ms", "e2e_ms")},
+    }
+
+
+def _numbers(rows: pd.DataFrame, span: tuple[float, float] | None) -> dict[str, Any]:
+    """Counts, rates and percentiles of one cell's rows, all classes or one."""
+    window = rows["in_window"].to_numpy(dtype=bool)
+    out: dict[str, Any] = {"scheduled": int(window.sum())}
+    for name in ("completed", "failed", "cancelled", "rejected"):
+        out[name] = int((window & rows[name].to_numpy(dtype=bool)).sum())
+    if span is None:
+        return {**out, **_unmeasured()}
+    gaps = gap_table(rows)
+    chosen = window & rows["latency_counts"].to_numpy(dtype=bool)
+    out |= throughput(rows, gaps, *span)
+    out |= {name: percentiles(rows[name].to_numpy(dtype=np.float64)[chosen]) for name in LATENCIES}
+    streamed = chosen & ~rows["buffered"].to_numpy(dtype=bool)
+    out["gap_ms"] = percentiles(gaps.gap_ms[streamed[gaps.row]])
+    return out
+
+
+def kernel_stamp_share(rows: pd.DataFrame) -> float | None:
+    """Share of reads with text whose time is the kernel's; null without any."""
+    reads = float((floats(rows["token_events"]) - floats(rows["shared_stamps"])).sum())
+    return 1.0 - float(floats(rows["user_stamps"]).sum()) / reads if reads > 0 else None
+
+
+def _driven_freely(rows: pd.DataFrame) -> Bools:
+    free: Bools = ~(rows["closed"].to_numpy(dtype=bool) | rows["capped"].to_numpy(dtype=bool))
+    return free
+
+
+def _send_lag_p99(rows: pd.DataFrame) -> float | None:
+    lag: Floats = rows["send_lag_ms"].to_numpy(dtype=np.float64)
+    lag = lag[rows["in_window"].to_numpy(dtype=bool) & _driven_freely(rows) & ~np.isnan(lag)]
+    return nearest_rank(lag, 0.99) if len(lag) else None
+
+
+def _warnings(
+    cell: int,
+    rows: pd.DataFrame,
+    base: dict[str, Any],
+    engine: pd.DataFrame,
+    client: pd.DataFrame,
+    config: SweepConfig,
+    span: tuple[float, float],
+    simulated: bool,
+) -> list[MeasurementWarning]:
+    values: dict[str, dict[str, Any] | None] = {
+        "client_saturated": _client_saturated(client, span),
+        "rate_not_reached": _rate_not_reached(rows, span),
+        "server_serialises": _server_serialises(rows, base, span, config),
+        "server_restarted": {} if restarted(engine) else None,
+        "no_steady_state": {} if _drifts(rows, config) else None,
+        "overload": {} if _overloaded(rows, base, config, span) else None,
+        "user_clock": _user_clock(base["kernel_stamp_share"], simulated),
+        "errors": _errors(rows),
+    }
+    answered = rows["completed"].to_numpy(dtype=bool) & rows["in_window"].to_numpy(dtype=bool)
+    for flag, share in material_flags(row_flags(rows), answered).items():
+        if flag != "prefix_cached":
+            values[flag] = {"share": share}
+    hits = base["prefix_cache_hit_share"]
+    meant = any(c.shared_prefix_tokens for c in config.classes)
+    values["prefix_cached"] = {"share": hits} if hits is not None and hits > CACHED_SHARE and not meant else None
+    return [MeasurementWarning(key, cell, v) for key, v in values.items() if v is not None]
+
+
+def _client_saturated(client: pd.DataFrame, span: tuple[float, float]) -> dict[str, Any] | None:
+    at = floats(client["at_ns"])
+    inside = (at >= span[0]) & (at < span[1])
+    if not inside.any():
+        return None
+    lag = nearest_rank(floats(client["loop_lag_ms"])[inside], 0.90)
+    cpu = float(floats(client["cpu_share"])[inside].mean())
+    return {"loop_lag_ms": lag, "cpu_share": cpu} if lag > LOOP_LAG_MS or cpu > CPU_SHARE else None
+
+
+def _rate_not_reached(rows: pd.DataFrame, span: tuple[float, float]) -> dict[str, Any] | None:
+    """Against the drawn schedule, not the mean rate: a Poisson window rarely holds exactly rate x time requests."""
+    free = _driven_freely(rows)
+    scheduled = int((free & rows["in_window"].to_numpy(dtype=bool)).sum())
+    sent_ns = floats(rows["sent_ns"])
+    sent = int((free & (sent_ns >= span[0]) & (sent_ns < span[1])).sum())
+    return {"sent": sent, "scheduled": scheduled} if scheduled and sent < 0.95 * scheduled else None
+
+
+def _server_serialises(
+    rows: pd.DataFrame, base: dict[str, Any], span: tuple[float, float], config: SweepConfig
+) -> dict[str, Any] | None:
+    """Never two streams at once although others waited: at least 4 streamed answers, 2 in the system on average."""
+    streamed = rows["completed"].to_numpy(dtype=bool) & (floats(rows["token_events"]) >= 2)
+    busy = streams(rows.assign(first_chunk_ns=rows["sent_ns"], last_chunk_ns=rows["end_ns"]), *span)
+    if int(streamed.sum()) < 4 or base["engine"]["streams_max"] != 1 or busy["streams_mean"] < 2.0:
+        return None
+    return {"in_system": busy["streams_max"]}
+
+
+def _drifts(rows: pd.DataFrame, config: SweepConfig) -> bool:
+    timed = rows["in_window"].to_numpy(dtype=bool) & rows["latency_counts"].to_numpy(dtype=bool)
+    names = rows["class_name"].to_numpy(dtype=object)
+    steady = [c.name for c in config.classes if c.slo is not None and c.dump is None]
+    return any(no_steady_state(rows["ttft_ms"].to_numpy(dtype=np.float64)[timed & (names == n)]) for n in steady)
+
+
+def _overloaded(rows: pd.DataFrame, base: dict[str, Any], config: SweepConfig, span: tuple[float, float]) -> bool:
+    names = rows["class_name"].to_numpy(dtype=object).astype(str)
+    rated = np.isin(names, [c.name for c in config.classes if _rated(c)]) & _driven_freely(rows)
+    return bool(rated.any()) and overload_signs(rows[rated], *span, base["engine"]["queue_time_mean_s"]).verdict
+
+
+def _rated(c: RequestClass) -> bool:
+    return c.dump is None and c.closed is None
+
+
+def _user_clock(share: float | None, simulated: bool) -> dict[str, Any] | None:
+    return {"share": 1.0 - share} if share is not None and share < 0.95 and not simulated else None
+
+
+def _errors(rows: pd.DataFrame) -> dict[str, Any] | None:
+    window = rows["in_window"].to_numpy(dtype=bool)
+    bad = window & (rows["failed"].to_numpy(dtype=bool) | rows["rejected"].to_numpy(dtype=bool))
+    if int(bad.sum()) <= 0.01 * int(window.sum()):
+        return None
+    kinds = rows["error_kind"][bad].fillna("unknown").value_counts()
+    return {"share": int(bad.sum()) / int(window.sum()), "kinds": ", ".join(f"{n} {k}" for k, n in kinds.items())}
+
+
+def limits(setting: dict[str, Any]) -> dict[str, Any]:
+    """The numeric limits among a setting's keys, to be shown beside what was observed."""
+    return {
+        k: v
+        for k, v in setting.items()
+        if not is_load_key(k) and isinstance(v, (int, float)) and not isinstance(v, bool)
+    }

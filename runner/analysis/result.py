@@ -1,0 +1,138 @@
+"""One sweep's tables -> the result object that the command line prints and the pages show."""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from runner.analysis.choice import Point, choice_dict, choose
+from runner.analysis.frontier import frontier
+from runner.analysis.goodput import RULES, Judged, judge, stalled_but_fine_on_average
+from runner.analysis.prepare import Prepared, prepare
+from runner.analysis.score import points_of, score_cells
+from runner.analysis.warnings import MeasurementWarning
+from runner.config import GapRule, Slo, SweepConfig
+from storage.tables import SweepTables
+
+
+def build_result(
+    tables: SweepTables,
+    *,
+    targets: Mapping[str, Slo] | None = None,
+    rule: GapRule | None = None,
+    share_target: float | None = None,
+    status: str | None = None,
+) -> dict[str, Any]:
+    """`score(prepare(tables), …)` in one call."""
+    return score(prepare(tables), targets=targets, rule=rule, share_target=share_target, status=status)
+
+
+def score(
+    prepared: Prepared,
+    *,
+    targets: Mapping[str, Slo] | None = None,
+    rule: GapRule | None = None,
+    share_target: float | None = None,
+    status: str | None = None,
+) -> dict[str, Any]:
+    """The result object, strict-JSON-able. `targets` by class name replace those of the config (a class left out is
+    background); `rule` replaces the rule of every class; `status` that which follows from the cells.
+    """
+    wanted = targets_of(prepared.config) if targets is None else dict(targets)
+    alpha = prepared.config.run.share_target if share_target is None else share_target
+    judged = judge(prepared.requests, prepared.gaps, wanted)
+    rows, _ = score_cells(prepared, wanted, judged, rule)
+    on_frontier = frontier(rows)
+    for row in rows:
+        row["on_frontier"] = row["cell"] in on_frontier
+    meta = prepared.tables.meta
+    points = points_of(prepared, rows, wanted, judged, rule)
+    chosen = choose(points, prepared.config, alpha)
+    by_rule = {name: choose(points_of(prepared, rows, wanted, judged, name), prepared.config, alpha) for name in RULES}
+    result = {
+        "sweep_id": meta["sweep_id"],
+        "name": meta["name"],
+        "status": status or _status(prepared),
+        "simulated": bool(meta["simulated"]),
+        "backend": meta["backend"],
+        "environment": meta["environment"],
+        "targets": {name: slo.model_dump(mode="json") for name, slo in wanted.items()},
+        "rule": rule or _common_rule(wanted),
+        "share_target": alpha,
+        "cells": rows,
+        "choice": choice_dict(points, chosen, alpha),
+        "warnings": [w.as_dict() for w in _sweep_warnings(prepared, judged, chosen, by_rule)],
+    }
+    return dict(plain(result))
+
+
+def cell_row(
+    tables: SweepTables, cell: int, *, targets: Mapping[str, Slo] | None = None, rule: GapRule | None = None
+) -> dict[str, Any]:
+    """The `cells[]` row of one cell, from tables that hold at least that cell; on_frontier is null (needs the others).
+
+    Raises KeyError for a cell that the tables do not have.
+    """
+    if not (tables.cells["cell"] == cell).any():
+        raise KeyError(f"no cell {cell}")
+    one = SweepTables(
+        meta=tables.meta,
+        cells=tables.cells[tables.cells["cell"] == cell],
+        requests=tables.requests[tables.requests["cell"] == cell],
+        engine=tables.engine[tables.engine["cell"] == cell],
+        client=tables.client[tables.client["cell"] == cell],
+    )
+    prepared = prepare(one)
+    wanted = targets_of(prepared.config) if targets is None else dict(targets)
+    rows, _ = score_cells(prepared, wanted, judge(prepared.requests, prepared.gaps, wanted), rule)
+    return next(dict(plain(row)) for row in rows if row["cell"] == cell)
+
+
+def targets_of(config: SweepConfig) -> dict[str, Slo]:
+    """Targets by class name, as the sweep was configured. Classes without are background."""
+    return {c.name: c.slo for c in config.classes if c.slo is not None}
+
+
+def _common_rule(targets: Mapping[str, Slo]) -> str | None:
+    rules = {slo.rule for slo in targets.values()}
+    return rules.pop() if len(rules) == 1 else None
+
+
+def _status(prepared: Prepared) -> str:
+    states = {facts.status for facts in prepared.cells}
+    if states - {"ok", "failed", "skipped"}:
+        return "interrupted"
+    return "done" if "ok" in states else "failed"
+
+
+def _sweep_warnings(
+    prepared: Prepared, judged: Judged, chosen: Point | None, by_rule: Mapping[GapRule, Point | None]
+) -> list[MeasurementWarning]:
+    out = []
+    run = prepared.config.run
+    usual = max(30.0, 0.1 * run.duration_s)
+    if run.warmup < usual:
+        out.append(MeasurementWarning("short_warmup", None, {"warmup_s": run.warmup, "usual_s": usual}))
+    settings = {name: point.setting for name, point in by_rule.items() if point is not None}
+    differ = [name for name, setting in settings.items() if chosen is not None and setting != chosen.setting]
+    if differ:
+        out.append(MeasurementWarning("rule_sensitive", None, {"rules": ", ".join(differ)}))
+    hidden = stalled_but_fine_on_average(prepared.requests, judged)
+    count = int((hidden & prepared.requests["in_window"].to_numpy(dtype=bool)).sum())
+    if count:
+        out.append(MeasurementWarning("stalls_hidden", None, {"count": count}))
+    return out
+
+
+def plain(value: Any) -> Any:  # noqa: ANN401  (any JSON value)
+    """numpy scalars to Python's, NaN and infinities to null, tuples to lists: what strict JSON can hold."""
+    if isinstance(value, dict):
+        return {str(k): plain(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(v) for v in value]
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value

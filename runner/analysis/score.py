@@ -1,0 +1,164 @@
+"""Prepared facts + targets -> rows with shares and goodput. Cheap: a slider may call it at every move."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from runner.analysis.choice import Point, RequestKey, group_key
+from runner.analysis.frontier import is_valid
+from runner.analysis.goodput import RULES, Judged, verdicts
+from runner.analysis.intervals import Share, design_effect, pool
+from runner.analysis.percentiles import needs
+from runner.analysis.prepare import CellFacts, Prepared, limits
+from runner.analysis.requests import Bools
+from runner.analysis.warnings import CELL_FLAGS, INVALIDATING, MeasurementWarning
+from runner.config import GapRule, Slo
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Verdicts:
+    """Per row of Prepared.requests: is it a met or missed request of the window (else censored or not counted)?"""
+
+    met: Bools
+    judged: Bools
+    names: np.ndarray[Any, np.dtype[Any]]
+
+    def share(self, chosen: Bools) -> Share:
+        """Of the chosen rows (booleans over the table), in order of arrival."""
+        met = self.met[chosen & self.judged]
+        return Share(int(met.sum()), len(met), design_effect(met))
+
+
+def verdicts_of(prepared: Prepared, judged: Judged, rule: GapRule | None) -> Verdicts:
+    words = verdicts(prepared.requests, judged, rule).to_numpy(dtype=object)
+    window = prepared.requests["in_window"].to_numpy(dtype=bool)
+    met: Bools = np.equal(words, "met").astype(bool)
+    missed: Bools = np.equal(words, "missed").astype(bool)
+    return Verdicts(met & window, (met | missed) & window, prepared.requests["class_name"].to_numpy(dtype=object))
+
+
+def score_cells(
+    prepared: Prepared, targets: Mapping[str, Slo], judged: Judged, rule: GapRule | None
+) -> tuple[list[Row], list[MeasurementWarning]]:
+    """One `cells[]` row a cell (on_frontier still null) and every warning about cells."""
+    own = verdicts_of(prepared, judged, rule)
+    by_rule: dict[str, Verdicts] = {name: verdicts_of(prepared, judged, name) for name in RULES}
+    rows, warnings = [], []
+    for facts in prepared.cells:
+        row, found = _cell(facts, targets, own, by_rule)
+        rows.append(row)
+        warnings += found
+    return rows, warnings
+
+
+def _cell(
+    facts: CellFacts, targets: Mapping[str, Slo], own: Verdicts, by_rule: Mapping[str, Verdicts]
+) -> tuple[Row, list[MeasurementWarning]]:
+    part = Verdicts(own.met[facts.rows], own.judged[facts.rows], own.names[facts.rows])
+    parts = {r: Verdicts(v.met[facts.rows], v.judged[facts.rows], part.names) for r, v in by_rule.items()}
+    classes = {}
+    for name, numbers in facts.classes.items():
+        of_class = np.equal(part.names, name).astype(bool)
+        share = part.share(of_class) if name in targets else Share(0, 0)
+        shares = {rule: v.share(of_class).value if name in targets else None for rule, v in parts.items()}
+        classes[name] = {**numbers, **_share_keys(share, facts.window_s), "rules": shares}
+    everyone = np.isin(part.names.astype(str), list(targets))
+    warnings = [*facts.warnings, *_by_targets(facts, targets)] if facts.window_s else []
+    row = {
+        "cell": facts.cell,
+        "setting": facts.setting,
+        "load": facts.load,
+        "request_rate": facts.load.get("request_rate"),
+        "repeat": facts.repeat,
+        "status": facts.status,
+        **facts.base,
+        **_share_keys(part.share(everyone), facts.window_s),
+        "classes": classes,
+        "limit": limits(facts.setting),
+        "send_lag_p99_ms": facts.send_lag_p99_ms,
+        "flags": sorted({w.message_id for w in warnings} & CELL_FLAGS),
+        "warnings": [w.as_dict() for w in warnings],
+        "on_frontier": None,
+    }
+    return row, warnings
+
+
+def _share_keys(share: Share, window_s: float | None) -> Row:
+    """`judged` = scheduled in the window without the censored ones: what the share is of."""
+    if window_s is None or not share.judged:
+        return dict.fromkeys(("goodput_per_s", "share", "share_low", "share_high", "met", "judged", "design_effect"))
+    low, high = share.bounds or (0.0, 1.0)
+    return {
+        "goodput_per_s": share.met / window_s,
+        "share": share.value,
+        "share_low": low,
+        "share_high": high,
+        "met": share.met,
+        "judged": share.judged,
+        "design_effect": share.deff,
+    }
+
+
+def _by_targets(facts: CellFacts, targets: Mapping[str, Slo]) -> list[MeasurementWarning]:
+    """Doubts whose limit depends on the targets."""
+    out = []
+    allowed = max(10.0, 0.01 * min((s.ttft_ms for s in targets.values()), default=0.0))
+    lag = facts.send_lag_p99_ms
+    if lag is not None and lag > allowed:
+        values = {"send_lag_ms": lag, "allowed_ms": allowed}
+        out.append(MeasurementWarning("send_lag", facts.cell, values))
+    n = min((c["completed"] for name, c in facts.classes.items() if name in targets), default=facts.base["completed"])
+    if n < needs(0.90):
+        out.append(MeasurementWarning("low_n", facts.cell, {"n": n, "needs": needs(0.90)}))
+    return out
+
+
+def points_of(
+    prepared: Prepared, rows: list[Row], targets: Mapping[str, Slo], judged: Judged, rule: GapRule | None
+) -> list[Point]:
+    """Repeats pooled: one point for each setting at each load that was measured at all.
+
+    An overloaded repeat makes the point overloaded; a repeat that is invalid for another reason is left out while a
+    valid one exists.
+    """
+    own = verdicts_of(prepared, judged, rule)
+    groups: dict[str, list[tuple[CellFacts, Row]]] = {}
+    for facts, row in zip(prepared.cells, rows, strict=True):
+        if facts.window_s:
+            groups.setdefault(group_key(facts.setting, facts.load), []).append((facts, row))
+    return [_point(group, targets, own, prepared) for group in groups.values()]
+
+
+def _point(group: list[tuple[CellFacts, Row]], targets: Mapping[str, Slo], own: Verdicts, prepared: Prepared) -> Point:
+    usable = [(f, r) for f, r in group if not (INVALIDATING - {"overload"}) & set(r["flags"])] or group
+    indices = prepared.requests["request"].to_numpy(dtype=np.int64)
+    met: dict[RequestKey, bool] = {}
+    by_class: dict[str, list[Share]] = {}
+    for facts, _ in usable:
+        part = Verdicts(own.met[facts.rows], own.judged[facts.rows], own.names[facts.rows])
+        for name in targets:
+            if facts.classes.get(name, {}).get("scheduled"):
+                by_class.setdefault(name, []).append(part.share(np.equal(part.names, name).astype(bool)))
+        numbers = indices[facts.rows]
+        for i in np.flatnonzero(part.judged):
+            met[facts.repeat, str(part.names[i]), int(numbers[i])] = bool(part.met[i])
+    seconds = sum(f.window_s or 0.0 for f, _ in usable)
+    shares = {name: pool(found) for name, found in by_class.items()}
+    background = [c["output_tok_per_s"] for f, _ in usable for name, c in f.classes.items() if name not in targets]
+    return Point(
+        setting=group[0][0].setting,
+        load=group[0][0].load,
+        cells=tuple(f.cell for f, _ in usable),
+        valid=any(is_valid({**r, "flags": set(r["flags"]) - {"overload"}}) for _, r in usable),
+        overload=any("overload" in r["flags"] for _, r in group),
+        shares=shares,
+        goodput_per_s=sum(s.met for s in shares.values()) / seconds,
+        window_s=seconds,
+        work_per_s=sum(background) / len(usable),
+        output_tok_per_s=sum(r["output_tok_per_s"] for _, r in usable) / len(usable),
+        met_by_request=met,
+    )
