@@ -21,12 +21,21 @@ async def replay_server(cases_file: Path = _CASES_FILE, port: int = 0) -> AsyncI
     """Serves while the block runs; gives the base URL, without a slash at its end."""
     cases = load_inputs(cases_file)
 
-    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await _handle(cases, reader, writer)
+    answering: set[asyncio.Task[None]] = set()
 
-    server = await asyncio.start_server(handle, "127.0.0.1", port, limit=1 << 20)
+    def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.create_task(_handle(cases, reader, writer))
+        answering.add(task)
+        task.add_done_callback(answering.discard)
+
+    server = await asyncio.start_server(accept, "127.0.0.1", port, limit=1 << 20)
     async with server:
-        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        try:
+            yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        finally:
+            for task in answering:
+                task.cancel()
+            await asyncio.gather(*answering, return_exceptions=True)
 
 
 def load_inputs(cases_file: Path) -> dict[str, dict[str, Any]]:
