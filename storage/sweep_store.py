@@ -38,7 +38,7 @@ class SweepStore:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._db = _open_for_writing(path)
+        self._db = _connect(path)
 
     @classmethod
     def create(cls, folder: Path, meta: SweepMeta) -> "SweepStore":
@@ -51,7 +51,7 @@ class SweepStore:
             folder.mkdir(parents=True, exist_ok=True)
             for left_over in (fresh, fresh.with_name(fresh.name + ".wal")):
                 left_over.unlink(missing_ok=True)
-            with contextlib.closing(_open_for_writing(fresh)) as db:
+            with contextlib.closing(_connect(fresh)) as db:
                 db.execute(_SCHEMA.read_text(encoding="utf-8"))
                 _insert(db, "meta", to_arrow(SweepMeta, [meta]))
             fresh.rename(path)
@@ -65,9 +65,9 @@ class SweepStore:
         path = folder / DATABASE
         if not path.is_file():
             raise StorageError(f"{path}: no such file, so there is nothing to resume; run the sweep anew")
+        _check_whole(path)
         store = cls(path)
         try:
-            check_version(path, store._db)
             store._drop_unfinished()
         except StorageError:
             store.close()
@@ -159,11 +159,22 @@ def check_version(path: Path, db: duckdb.DuckDBPyConnection) -> None:
         )
 
 
-def _open_for_writing(path: Path) -> duckdb.DuckDBPyConnection:
+def _check_whole(path: Path) -> None:
+    """Raises StorageError unless every row can be read: a writer must not build on a file that is half there."""
+    with contextlib.closing(_connect(path, read_only=True)) as db:
+        check_version(path, db)
+        try:
+            for table in TABLES:
+                db.execute(f"SELECT bit_xor(hash(t)) FROM {table} t").fetchall()
+        except duckdb.Error as e:
+            raise read_error(path, e) from None
+
+
+def _connect(path: Path, read_only: bool = False) -> duckdb.DuckDBPyConnection:
     deadline = time.monotonic() + _LOCK_WAIT_S
     while True:
         try:
-            return duckdb.connect(str(path), config=_WRITER)
+            return duckdb.connect(str(path), read_only=read_only, config=_WRITER)
         except duckdb.Error as e:
             if is_locked(str(e)) and time.monotonic() < deadline:
                 time.sleep(0.1)
