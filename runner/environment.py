@@ -14,6 +14,8 @@ from pathlib import Path
 
 import psutil
 
+from runner.load.stamped_socket import SO_TIMESTAMPNS
+
 GIB = 1 << 30
 LIBRARIES = ("duckdb", "httptools", "httpx", "numpy", "pandas", "pyarrow", "uvloop")
 BUSY_SHARE = 0.25  # of all cores, while nothing of ours runs yet
@@ -103,10 +105,9 @@ def kernel_stamps_available() -> bool:
     """Whether the kernel gives the receive time of a read (Linux: SO_TIMESTAMPNS)."""
     if platform.system() != "Linux":
         return False
-    option = getattr(socket, "SO_TIMESTAMPNS", 35)
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as s:
         try:
-            s.setsockopt(socket.SOL_SOCKET, option, 1)
+            s.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
         except OSError:
             return False
     return True
