@@ -12,6 +12,8 @@ from runner.simulator.engine_metrics import EngineMetrics
 
 # epoll waits in whole milliseconds, rounded up; the rest of the way is a sleep, exact to some 60 us
 WAKE_EARLY_S = 0.0015
+# a machine too slow for the model, or stopped for a while, does not race to make up for more than this
+MOST_CATCH_UP_S = 0.25
 
 
 class LiveAnswer:
@@ -103,7 +105,8 @@ class RealtimeEngine:
         self._iteration = iteration
         self._count_start(iteration)
         # from the end before, not from now: lateness of one iteration never moves the next
-        self._deadline_s += iteration_ms(self.cost, iteration.batch) / 1000
+        begun_s = max(self._deadline_s, self._loop.time() - MOST_CATCH_UP_S)
+        self._deadline_s = begun_s + iteration_ms(self.cost, iteration.batch) / 1000
         self._outbox = self._prepare(iteration)
         self._loop.call_at(self._deadline_s - WAKE_EARLY_S, self._finish, iteration)
 

@@ -5,7 +5,7 @@ import json
 import statistics
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from itertools import pairwise
 
 import pytest
@@ -209,6 +209,33 @@ def test_errors_and_models():
     asyncio.run(errors())
 
 
+async def large_bodies() -> None:
+    async with serving(settings_of()) as (port, _):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        body = json.dumps({"prompt": "word " * 20_000, "max_tokens": 1}).encode()
+        head = (
+            f"POST /v1/completions HTTP/1.1\r\nhost: x\r\nexpect: 100-continue\r\ncontent-length: {len(body)}\r\n\r\n"
+        )
+        writer.write(head.encode())
+        assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 100 ")
+        writer.write(body)
+        status, _, raw = await read_reply(reader)
+        assert (status, json.loads(raw)["usage"]["prompt_tokens"]) == (200, 20_000)
+        writer.write(b"POST /v1/completions HTTP/1.1\r\nhost: x\r\ncontent-length: 40000000\r\n\r\n")
+        with suppress(ConnectionError):
+            for _ in range(40):
+                writer.write(b"x" * 1_000_000)
+                await writer.drain()
+        assert writer.transport.is_closing() or reader.at_eof() or (await read_reply(reader))[0] == 413
+        assert (await call(port, "/health"))[0] == 200
+        writer.close()
+
+
+def test_large_bodies():
+    """A long prompt behind `expect: 100-continue` is served; a body above 32 MiB is cut off, and only that."""
+    asyncio.run(large_bodies())
+
+
 async def full_queue() -> None:
     slow = CostModel(a=50, b=0)
     async with serving(settings_of(slow, knobs=Knobs(max_num_seqs=1), max_queue=1)) as (port, _):
@@ -292,6 +319,20 @@ async def token_times(port: int, body: dict) -> list[float]:
             times.append(time.perf_counter())
     writer.close()
     return times
+
+
+async def first_token() -> None:
+    async with serving(settings_of(CostModel(a=10, b=0.1), knobs=Knobs(max_num_batched_tokens=500))) as (port, _):
+        body = {"prompt": "a " * 1000, "max_tokens": 2, "ignore_eos": True, "stream": True}
+        began = time.perf_counter()
+        first, second = await token_times(port, body)
+    assert 0.119 < first - began < 0.4
+    assert 0.005 < second - first < 0.2
+
+
+def test_a_long_prompt_takes_its_iterations():
+    """1000 tokens in two chunks of 500: 2 * (10 + 50) ms to the first token, never sooner, then 10 ms."""
+    asyncio.run(first_token())
 
 
 async def many_streams() -> None:
