@@ -88,7 +88,8 @@ class Server:
             error_kind=None,
         )
         try:
-            await self.clock.sleep_until(now + self.service_ns(spec))
+            service_ns = self.service_ns(spec)
+            await self.clock.sleep_until(self.clock.now + service_ns)
         except asyncio.CancelledError:
             if not self.answers_cancel:
                 raise
@@ -116,14 +117,15 @@ def drive(
     stop_at_s: float | None = None,
     outcome: str = "ok",
     answers_cancel: bool = True,
+    clock: VirtualClock | None = None,
+    stop: asyncio.Event | None = None,
 ) -> Run:
-    clock = VirtualClock()
+    clock = clock or VirtualClock()
+    stop = stop or asyncio.Event()
     server = Server(clock, service if callable(service) else lambda _: service, outcome, answers_cancel)
     records: list[RequestRecord] = []
 
     async def main() -> LoadOutcome:
-        stop = asyncio.Event()
-
         async def stopper(at_s: float) -> None:
             await clock.sleep_until(ORIGIN + round(at_s * S))
             stop.set()
@@ -146,6 +148,12 @@ def drive(
         return result
 
     return Run(clock.run(main()), records, server, clock)
+
+
+def stall(clock: VirtualClock, ms: float) -> int:
+    """The whole process stands still inside a send; the answer then takes 1 ms."""
+    clock.now += round(ms * MS)
+    return MS
 
 
 def specs_at(*offsets_ms: int, name: str = "chat") -> tuple[RequestSpec, ...]:
@@ -182,24 +190,43 @@ def test_arrivals_at_or_after_the_end_are_not_part_of_the_run():
 
 def test_a_late_request_keeps_its_scheduled_moment():
     """When the loop was busy for 300 ms, what came due meanwhile is sent at once and stays scheduled when it was."""
-    clock_jump = {1: 300 * MS}
+    clock = VirtualClock()
+    run = drive(Trace(specs_at(0, 100, 200, 250, 900)), lambda s: stall(clock, 300 * (s.request == 1)), clock=clock)
+    assert [(at - ORIGIN) // MS for at, _, _ in run.server.sent] == [0, 100, 400, 400, 900]
+    assert [r.scheduled_ns // MS for r in sorted(run.records, key=lambda r: r.request)] == [0, 100, 200, 250, 900]
 
-    def busy(spec: RequestSpec) -> int:
-        run_clock.now += clock_jump.get(spec.request, 0)  # as if the process had stood still
-        return MS
 
-    run_clock = VirtualClock()
-    server = Server(run_clock, busy)
-    records: list[RequestRecord] = []
-    trace = Trace(specs_at(0, 100, 200, 250, 900))
-    run_clock.run(
-        run_load(
-            trace, server.send, origin_ns=ORIGIN, end_ns=ORIGIN + S, drain_ns=S, now_ns=lambda: run_clock.now,
-            on_record=records.append, stop=asyncio.Event(), max_in_flight={}, sleep_until=run_clock.sleep_until,
-        )
-    )  # fmt: skip
-    assert [(at - ORIGIN) // MS for at, _, _ in server.sent] == [0, 100, 400, 400, 900]
-    assert [r.scheduled_ns // MS for r in sorted(records, key=lambda r: r.request)] == [0, 100, 200, 250, 900]
+def test_a_stall_over_the_end_still_sends_what_was_due_before_it():
+    """Arrivals due before the end are sent although the loop only gets to them after it."""
+    clock = VirtualClock()
+    run = drive(Trace(specs_at(0, 9_990, 9_995)), lambda s: stall(clock, 50 * (s.request == 1)), clock=clock)
+    assert [(at - ORIGIN) // MS for at, _, _ in run.server.sent] == [0, 9_990, 10_040]
+    assert run.outcome.completed == 3
+
+
+def test_after_the_end_nothing_leaves_the_queue_of_a_cap_and_nothing_jumps_it():
+    """A stall over the end: the held request stays unsent, and a later one of its class doesn't go in its place."""
+    chat = specs_at(0, 10, 9_996)
+    bulk = (replace(chat[0], request=9, class_name="bulk", offset_ns=9_990 * MS),)
+    clock = VirtualClock()
+    run = drive(
+        Trace((*chat[:2], *bulk, chat[2])),
+        lambda s: 9_995 * MS if s.request == 0 else stall(clock, 50),
+        caps={"chat": 1},
+        clock=clock,
+    )
+    assert [s.request for _, s, _ in run.server.sent] == [0, 9]
+    assert {r.request: r.outcome for r in run.records} == {0: "ok", 9: "ok", 1: "cancelled", 2: "cancelled"}
+
+
+def test_a_stop_holds_from_the_very_turn_it_is_set():
+    """Of 50 requests due at one moment none leaves after the stop that the first one sets; all are recorded."""
+    stop = asyncio.Event()
+    run = drive(Trace(specs_at(*[5] * 50)), lambda _: stop.set() or 0, stop=stop)
+    assert len(run.server.sent) <= 2  # the second was handed over in the turn in which the first one ran
+    assert len(run.records) == 50
+    stop = asyncio.Event()
+    assert len(drive(Trace((), (closed(1),)), lambda _: stop.set() or 0, stop=stop).server.sent) == 1
 
 
 @pytest.mark.parametrize("case", ["B03"])
@@ -208,18 +235,9 @@ def test_send_cost_does_not_stretch_the_schedule(case: str):
     c = RequestClass.model_validate({"name": "chat", "rate": 200, "prompt_tokens": 5, "output_tokens": 5})
     trace = Trace(build_trace([c], {}, 60, seed=1).open_loop[:10_000])
 
-    def costly(_: RequestSpec) -> int:
-        clock.now += 450_000
-        return MS
-
     clock = VirtualClock()
-    server = Server(clock, costly)
-    clock.run(
-        run_load(
-            trace, server.send, origin_ns=ORIGIN, end_ns=ORIGIN + 60 * S, drain_ns=S, now_ns=lambda: clock.now,
-            on_record=lambda _: None, stop=asyncio.Event(), max_in_flight={}, sleep_until=clock.sleep_until,
-        )
-    )  # fmt: skip
+    run = drive(trace, lambda _: stall(clock, 0.45), end_s=60, clock=clock)
+    server = run.server
     last_s, drawn_s = (server.sent[-1][0] - ORIGIN) / S, (trace.open_loop[-1].offset_ns or 0) / S
     assert last_s == pytest.approx(drawn_s, rel=0.01)
     assert clock.now >= ORIGIN + 10_000 * 450_000  # the cost was real time
