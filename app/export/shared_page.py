@@ -1,0 +1,225 @@
+"""One sweep -> one HTML file that opens anywhere, asks nobody for anything, and can be read back. PURE."""
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import pandas as pd
+import plotly.graph_objects as go
+
+from app.export import assets, sections
+from app.export.redact import redact
+from app.export.tallies import make_tallies
+from app.views import cells as c
+from app.views import theme
+from app.views.batch import batch_figure
+from app.views.frontier import frontier_figure
+from app.views.heatmap import heat_grid
+from app.views.percentiles import percentiles_figure
+from app.views.share import share_figure
+from app.views.verdict import markdown, verdict
+from app.words import ENGLISH, Words
+
+FORMAT = "goodput-page"
+VERSION = 1
+MAX_BYTES = 1_500_000  # for 50 cells
+_DATA = re.compile(r'<script type="application/json" id="goodput-data">(.*?)</script>', re.S)
+
+
+class PageError(ValueError):
+    """A file that is not one of our pages, or one from a later version; the text says which."""
+
+
+def render_page(
+    result: Mapping[str, Any],
+    requests: pd.DataFrame | None = None,
+    *,
+    windows_s: Mapping[int, float] | None = None,
+    include_private: bool = False,
+    words: Words = ENGLISH,
+) -> str:
+    """The shared page of a result object.
+
+    `requests`: analysis' request table; with it the page has target sliders. `windows_s`: length of each cell's
+    measured window. Hosts, addresses, URLs and folders are left out unless `include_private`; keys always.
+    """
+    tallies = None if requests is None else make_tallies(result, requests, windows_s)
+    shared = redact(result, include_private=include_private)
+    data = {"format": FORMAT, "version": VERSION, "result": shared, "tallies": tallies}
+    body = _body(shared, tallies, words)
+    blocks = "\n".join(
+        [
+            _block("goodput-data", "application/json", json_text(data)),
+            _block("goodput-parts", "application/json", json_text(_parts(shared, tallies, words))),
+            _block("plotly-packed", "text/plain", assets.plotly_packed()),
+        ]
+    )
+    style = assets.text("page.css") + heat_css()
+    script = assets.text("page.js")
+    title = sections.esc(f"{shared.get('name') or ''} – Goodput Lab")
+    return (
+        f'<!doctype html>\n<html lang="{sections.esc(words.lang)}">\n<head>\n<meta charset="utf-8">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{content_security_policy(script, style)}">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        '<meta name="color-scheme" content="light dark">\n<meta name="referrer" content="no-referrer">\n'
+        f"<title>{title}</title>\n<style>{style}</style>\n</head>\n<body>\n{body}\n{blocks}\n"
+        f"<script>{script}</script>\n</body>\n</html>\n"
+    )
+
+
+def content_security_policy(script: str, style: str) -> str:
+    """Nothing from anywhere; only our own script, the plotly bundle and our own style, by their hashes.
+
+    The hash of the empty text lets plotly put in the empty style element that it fills by script. `data:` and `blob:`
+    images are what saving a figure as PNG is made of.
+    """
+    scripts = f"{assets.csp_hash(script)} {assets.csp_hash(assets.plotly_source())}"
+    styles = f"{assets.csp_hash(style)} {assets.csp_hash('')}"
+    return (
+        f"default-src 'none'; script-src {scripts}; style-src {styles}; img-src data: blob:; "
+        "base-uri 'none'; form-action 'none'"
+    )
+
+
+def heat_css() -> str:
+    """Classes h0–h20 of the colour scale: a strict policy allows no style attributes."""
+    rules = []
+    for i in range(sections.HEAT_LEVELS + 1):
+        colour = theme.cividis(i / sections.HEAT_LEVELS)
+        rules.append(f".h{i}{{background:{colour};color:{theme.ink_on(colour)}}}")
+    return "\n".join(rules)
+
+
+def json_text(value: object) -> str:
+    """Strict JSON that can stand inside an HTML script element: no `<`, `>`, `&`, no line separators."""
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    for char in "<>&\u2028\u2029":
+        text = text.replace(char, f"\\u{ord(char):04x}")
+    return text
+
+
+def read_page(html: str) -> dict[str, Any]:
+    """The data of a page: {"format", "version", "result", "tallies"}, as render_page put it in.
+
+    Raises PageError for other files and for pages of a later version.
+    """
+    found = _DATA.search(html)
+    if not found:
+        raise PageError("this is not a page of Goodput Lab: it holds no sweep")
+    try:
+        data = json.loads(found.group(1))
+    except json.JSONDecodeError:
+        raise PageError("the sweep in this page is damaged; save the page again") from None
+    if not isinstance(data, dict) or data.get("format") != FORMAT or not isinstance(data.get("result"), dict):
+        raise PageError("this is not a page of Goodput Lab: it holds no sweep")
+    if not isinstance(data.get("version"), int) or data["version"] > VERSION:
+        raise PageError("this page is from a later version of Goodput Lab; update to read it")
+    return data
+
+
+def _block(name: str, kind: str, text: str) -> str:
+    return f'<script type="{kind}" id="{name}">{text}</script>'
+
+
+def _body(result: c.Result, tallies: dict[str, Any] | None, words: Words) -> str:
+    frontier = sections.figure_slot("frontier", words.text("goodput against raw output, one point a cell"))
+    no_script = sections.esc(words.text("Figures need scripts. Every number is in the tables below."))
+    shares = "".join(
+        sections.figure_slot(f"share-{i}", words.text("share of {name} inside targets by load", name=name))
+        for i, name in enumerate(c.interactive_classes(result)[:3])
+    )
+    made_with = words.text("Made with Goodput Lab. This file loads nothing from anywhere.")
+    parts = [
+        sections.header(result, words) + "<main>",
+        sections.answer(result, words),
+        f'<noscript><p class="note">{no_script}</p></noscript>',
+        sections.section("frontier", words.text("Goodput frontier"), frontier, scripted=True),
+        sections.sliders(tallies, result, words),
+        sections.heat(result, words),
+        sections.percentiles(words),
+        sections.section("share", words.text("Share inside targets by load"), shares, scripted=True) if shares else "",
+        sections.batch(result, words),
+        sections.warnings(result, words),
+        sections.numbers(result, words),
+        sections.method(words),
+        sections.environment(result, words),
+        "</main>",
+        f"<footer><p>{sections.esc(made_with)}</p></footer>",
+    ]
+    return "\n".join(p for p in parts if p)
+
+
+def figure_parts(fig: go.Figure) -> dict[str, Any]:
+    """A figure as plain data and layout, numbers to six digits; the template is left out (the page has both)."""
+    parts = fig.to_plotly_json()
+    parts["layout"].pop("template", None)
+    short: dict[str, Any] = _short({"data": parts["data"], "layout": parts["layout"]})
+    return short
+
+
+def _short(value: Any) -> Any:  # noqa: ANN401
+    if isinstance(value, float):
+        return float(f"{value:.6g}")
+    if isinstance(value, Mapping):
+        return {k: _short(v) for k, v in value.items()}
+    return [_short(v) for v in value] if isinstance(value, list | tuple) else value
+
+
+def _parts(result: c.Result, tallies: dict[str, Any] | None, words: Words) -> dict[str, Any]:
+    """What the script needs beside the data: figures, templates, sentences, and the names of cells."""
+    figures = {"frontier": frontier_figure(result, words), "percentiles": percentiles_figure(result, words)}
+    figures["batch"] = batch_figure(result, words)
+    for i, name in enumerate(c.interactive_classes(result)[:3]):
+        figures[f"share-{i}"] = share_figure(result, name, words)
+    return {
+        "figures": {k: figure_parts(f) for k, f in figures.items()},
+        "templates": [theme.template(dark).to_plotly_json() for dark in (False, True)],
+        "inks": [theme.ink(False), theme.ink(True)],
+        "grey": theme.GREY,
+        "heat_levels": sections.HEAT_LEVELS,
+        "alpha": result.get("share_target") or 0.9,
+        "cells": [_cell_facts(x, result, words) for x in c.measured(result)] if tallies else [],
+        "squares": [[s.members for s in row] for row in heat_grid(result, words=words).squares],
+        "pick": (c.chosen_cell(result) or {}).get("cell"),
+        "met": verdict(result, words).target_met,
+        "markdown": markdown(result, words),
+        "words": _script_words(words),
+        "lang": words.lang,
+    }
+
+
+def _cell_facts(cell: c.Cell, result: c.Result, words: Words) -> dict[str, Any]:
+    key = c.key_of(cell.get("setting") or {})
+    lone = {**result, "choice": {"setting": cell.get("setting")}, "cells": [cell]}
+    return {
+        "cell": cell["cell"],
+        "group": f"{key} {c.load_name(cell, words)}",  # repeats of one point are pooled
+        "name": c.setting_names(result, words)[key],
+        "load": c.load_name(cell, words),
+        "valid": c.why_invalid(cell, words) is None,
+        "raw": cell.get("output_tok_per_s"),
+        "ttft": words.ms(c.percentile(cell, "ttft_ms", "p95")),
+        "gap": words.ms(c.percentile(cell, "gap_ms", "p95")),
+        "paste": verdict(lone, words).paste,
+    }
+
+
+def _script_words(words: Words) -> dict[str, str]:
+    """Sentences the script fills in; `{name}` marks are filled there."""
+    return {
+        "keeps": words.text("{setting} keeps its promises at {goodput}."),
+        "missed": words.text("Target missed everywhere. The least bad: {setting}, {goodput}."),
+        "detail": words.text(
+            "At {load}, {share} of requests stay inside the targets (95 % interval {low} to {high}, n = {n})."
+        ),
+        "moved": words.text("Worked out in this page for other targets than the sweep's own."),
+        "goodput": words.text("goodput {goodput}, raw {raw}"),
+        "share": words.text("{share} inside targets ({low} to {high}, n = {n})"),
+        "target": words.text("{name} target {value}"),
+        "frontier": words.text("on the frontier"),
+        "ok": words.text("ok"),
+        "copied": words.text("Copied"),
+        "same": words.text("the pick, also most raw tokens"),
+        "pick": words.text("the pick"),
+    }

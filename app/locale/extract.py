@@ -1,0 +1,69 @@
+"""Writes app/locale/goodput.pot, the template translators start from: `python -m app.locale.extract`.
+
+Collects the literal first argument of `words.text("…")`, `_("…")`, `words.plural("…", "…")` and `ngettext("…", "…")`.
+"""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+from runner.analysis.warnings import TEXTS
+
+APP = Path(__file__).resolve().parent.parent
+TEMPLATE = APP / "locale" / "goodput.pot"
+SINGULAR = {"text", "_"}
+PLURAL = {"plural", "ngettext"}
+HEADER = """# Goodput Lab: source sentences. Copy to <lang>/LC_MESSAGES/goodput.po and compile with msgfmt.
+msgid ""
+msgstr ""
+"Content-Type: text/plain; charset=UTF-8\\n"
+"Content-Transfer-Encoding: 8bit\\n"
+"""
+
+
+def _called_name(call: ast.Call) -> str:
+    target = call.func
+    return target.attr if isinstance(target, ast.Attribute) else target.id if isinstance(target, ast.Name) else ""
+
+
+def _literals(call: ast.Call, wanted: int) -> tuple[str, ...] | None:
+    values = [a.value for a in call.args[:wanted] if isinstance(a, ast.Constant) and isinstance(a.value, str)]
+    return tuple(values) if len(values) == wanted else None
+
+
+def sentences(source: str) -> Iterator[tuple[str, ...]]:
+    """(message,) or (one, many) for each call in a Python source text."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Call):
+            wanted = 1 if _called_name(node) in SINGULAR else 2 if _called_name(node) in PLURAL else 0
+            found = _literals(node, wanted) if wanted else None
+            if found and found[0]:
+                yield found
+
+
+def _quote(message: str) -> str:
+    escaped = message.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return f'"{escaped}"'
+
+
+def render(app: Path = APP) -> str:
+    """The template's text: every sentence once, sorted, with the files that use it."""
+    places: dict[tuple[str, ...], set[str]] = {}
+    for path in sorted(app.rglob("*.py")):
+        for found in sentences(path.read_text(encoding="utf-8")):
+            places.setdefault(found, set()).add(path.relative_to(app.parent).as_posix())
+    for template in (t for pair in TEXTS.values() for t in pair):  # warnings carry their templates as data
+        places.setdefault((template,), set()).add("runner/analysis/warnings.py")
+    blocks = [HEADER]
+    for message, files in sorted(places.items()):
+        lines = [f"#: {' '.join(sorted(files))}", f"msgid {_quote(message[0])}"]
+        if len(message) == 2:
+            lines += [f"msgid_plural {_quote(message[1])}", 'msgstr[0] ""', 'msgstr[1] ""']
+        else:
+            lines.append('msgstr ""')
+        blocks.append("\n".join(lines) + "\n")
+    return "\n".join(blocks)
+
+
+if __name__ == "__main__":
+    TEMPLATE.write_text(render(), encoding="utf-8")

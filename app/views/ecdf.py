@@ -1,0 +1,60 @@
+"""Cumulative shares of first-token times and gaps. PURE."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import plotly.graph_objects as go
+from numpy.typing import ArrayLike, NDArray
+
+from app.views import theme
+from app.words import ENGLISH, Words
+
+MAX_POINTS = 200
+
+
+def ecdf_points(values_ms: ArrayLike, most: int = MAX_POINTS) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """(value in ms, share of values ≤ it), at most `most` steps; each kept step is exact. NaN are left out."""
+    values = np.sort(np.asarray(values_ms, dtype=np.float64))
+    values = values[~np.isnan(values)]
+    n = len(values)
+    if n == 0:
+        return values, values
+    rank = np.unique(np.linspace(1, n, min(n, most)).round().astype(int))
+    kept = values[rank - 1]
+    return kept, np.searchsorted(values, kept, side="right") / n
+
+
+def ecdf_figure(
+    series: Mapping[str, ArrayLike],
+    x_title: str,
+    words: Words = ENGLISH,
+    *,
+    targets_ms: Sequence[float] = (),
+    dark: bool = False,
+    height: int = 380,
+) -> go.Figure:
+    """A step line for each named series of values in ms; targets as dashed verticals."""
+    fig = theme.figure(x_title, words.text("share at or below (%)"), dark=dark, height=height)
+    everything: list[float] = []
+    for index, (name, values) in enumerate(series.items()):
+        x, share = ecdf_points(values)
+        everything += [float(v) for v in x]
+        style = theme.series_style(index)
+        n = int(np.count_nonzero(~np.isnan(np.asarray(values, dtype=np.float64))))
+        fig.add_scatter(
+            x=x.tolist(),
+            y=(100 * share).tolist(),
+            mode="lines",
+            line={"shape": "hv", "color": style["colour"], "dash": style["dash"], "width": 2},
+            name=theme.plain(f"{name} (n = {words.count(n)})"),
+            hovertemplate=theme.plain(name) + "<br>%{y:.1f} % ≤ %{x:.3~s} ms<extra></extra>",
+        )
+    for target in targets_ms:
+        text = words.text("target {value}", value=words.ms(target))
+        fig.add_scatter(
+            x=[target, target], y=[0, 100], mode="lines+text", text=["", text], textposition="top center",
+            line={"color": theme.TARGET, "dash": "dash", "width": 2}, showlegend=False, hoverinfo="skip",
+        )  # fmt: skip
+    fig.update_xaxes(type=theme.axis_type([v for v in everything if v > 0]))
+    fig.update_yaxes(range=[0, 108])
+    return fig

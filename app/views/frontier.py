@@ -1,0 +1,189 @@
+"""THE figure: goodput against raw output. PURE.
+
+One point a cell, one colour + marker a setting. Frontier points are filled, dominated ones grey, invalid ones hollow.
+Traces carry `meta.role` (path, points, legend, frontier, pick, raw), so that the shared page can move points in place
+when a target changes. `customdata` of a point: [cell, goodput text, share text, the other lines, title].
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import plotly.graph_objects as go
+
+from app.views import cells as c
+from app.views import theme
+from app.words import ENGLISH, Words
+
+HOVER = "<b>%{customdata[4]}</b><br>%{customdata[1]}<br>%{customdata[2]}<br>%{customdata[3]}<extra></extra>"
+
+
+def frontier_figure(result: c.Result, words: Words = ENGLISH, *, dark: bool = False, height: int = 480) -> go.Figure:
+    """Goodput (requests/s inside the targets) against raw output (tokens/s) for every measured cell."""
+    fig = theme.figure(
+        words.text("raw output (tokens/s)"), words.text("goodput (requests/s inside targets)"), dark=dark, height=height
+    )
+    points = [p for p in c.measured(result) if p.get("output_tok_per_s") is not None]
+    names = c.setting_names(result, words)
+    for index, (key, name) in enumerate(names.items()):
+        _add_setting(fig, c.by_load(points, key), key, name, index, words)
+    _add_frontier(fig, points, words, dark)
+    _add_marks(fig, result, words, dark)
+    fig.update_xaxes(type=theme.axis_type([p["output_tok_per_s"] for p in points]))
+    top = max((p["goodput_per_s"] for p in points), default=1.0) or 1.0
+    fig.update_yaxes(range=[-0.04 * top, 1.18 * top])
+    return fig
+
+
+def _add_setting(fig: go.Figure, mine: Sequence[c.Cell], key: str, name: str, index: int, words: Words) -> None:
+    """Path through the loads, points and legend entry of one setting; from the ninth on they share one entry."""
+    grouped = index >= theme.MAX_SERIES
+    style = {"colour": theme.GREY, "symbol": "asterisk", "dash": "dot"} if grouped else theme.series_style(index)
+    group = "other settings" if grouped else key
+    xs = [p["output_tok_per_s"] for p in mine]
+    ys = [p["goodput_per_s"] for p in mine]
+    common: dict[str, Any] = {"x": xs, "y": ys, "legendgroup": group, "showlegend": False}
+    line = {"color": style["colour"], "width": 1.5, "dash": style["dash"]}
+    fig.add_scatter(**common, mode="lines", line=line, opacity=0.45, hoverinfo="skip", meta={"role": "path"})
+    fig.add_scatter(
+        **common,
+        mode="markers",
+        marker=_markers(mine, style),
+        customdata=[hover_data(p, name, words) for p in mine],
+        hovertemplate=HOVER,
+        meta={"role": "points", "colour": style["colour"], "symbol": style["symbol"]},
+        name=theme.plain(name),
+    )
+    if index <= theme.MAX_SERIES:
+        shown = words.text("other settings") if grouped else name
+        fig.add_scatter(
+            x=[None], y=[None], mode="lines+markers", name=theme.plain(shown), legendgroup=group, line=line,
+            marker={"color": style["colour"], "symbol": style["symbol"], "size": 9}, meta={"role": "legend"},
+        )  # fmt: skip
+
+
+def _markers(mine: Sequence[c.Cell], style: Mapping[str, Any]) -> dict[str, Any]:
+    invalid = [c.why_invalid(p) is not None for p in mine]
+    on = [bool(p.get("on_frontier")) and not bad for p, bad in zip(mine, invalid, strict=True)]
+    colours = [style["colour"] if o or bad else theme.GREY for o, bad in zip(on, invalid, strict=True)]
+    return {
+        "color": colours,
+        "symbol": [style["symbol"] + ("-open" if bad else "") for bad in invalid],
+        "size": [12 if o else 8 for o in on],
+        "opacity": [1.0 if o or bad else 0.75 for o, bad in zip(on, invalid, strict=True)],
+        "line": {"width": 1.5, "color": colours},
+    }
+
+
+def hover_data(cell: c.Cell, name: str, words: Words = ENGLISH) -> list[Any]:
+    """What a point tells on hover; the first entry is the cell id, for opening it on click."""
+    title = theme.plain(f"{name} · {c.load_name(cell, words)}")
+    return [cell["cell"], goodput_line(cell, words), share_line(cell, words), _other_lines(cell, words), title]
+
+
+def goodput_line(cell: c.Cell, words: Words = ENGLISH) -> str:
+    """Goodput beside raw output, in words."""
+    return words.text(
+        "goodput {goodput}, raw {raw}",
+        goodput=words.per_s(cell.get("goodput_per_s"), "req"),
+        raw=words.per_s(cell.get("output_tok_per_s"), "tok"),
+    )
+
+
+def share_line(cell: c.Cell, words: Words = ENGLISH) -> str:
+    """Share inside the targets with its interval and n."""
+    return words.text(
+        "{share} inside targets ({low} to {high}, n = {n})",
+        share=words.share(cell.get("share")),
+        low=words.share(cell.get("share_low")),
+        high=words.share(cell.get("share_high")),
+        n=words.count(cell.get("judged") or cell.get("scheduled")),
+    )
+
+
+def _other_lines(cell: c.Cell, words: Words) -> str:
+    lines = [
+        words.text(
+            "first token p50 {p50}, p95 {p95}",
+            p50=words.ms(c.percentile(cell, "ttft_ms", "p50")),
+            p95=words.ms(c.percentile(cell, "ttft_ms", "p95")),
+        ),
+        words.text(
+            "gaps p50 {p50}, p95 {p95}",
+            p50=words.ms(c.percentile(cell, "gap_ms", "p50")),
+            p95=words.ms(c.percentile(cell, "gap_ms", "p95")),
+        ),
+    ]
+    engine = cell.get("engine") or {}
+    if engine.get("running_max") is not None:
+        lines.append(
+            words.text(
+                "batch {mean} on average, {max} at most (limit {limit})",
+                mean=words.significant(engine.get("running_mean")),
+                max=words.count(engine["running_max"]),
+                limit=words.count(limit_of(cell)),
+            )
+        )
+    reason = c.why_invalid(cell, words)
+    if reason:
+        lines.append(words.text("can't be chosen: {reason}", reason=reason))
+    return "<br>".join(theme.plain(line) for line in lines)
+
+
+def limit_of(cell: c.Cell) -> float | None:
+    """The configured batch limit in sequences: the cell's own `limit`, else max_num_seqs of its setting."""
+    limit = cell.get("limit")
+    if isinstance(limit, Mapping):
+        limit = limit.get("max_num_seqs")
+    value = limit if limit is not None else (cell.get("setting") or {}).get("max_num_seqs")
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def _add_frontier(fig: go.Figure, points: Sequence[c.Cell], words: Words, dark: bool) -> None:
+    """Step line: at each raw output, the most goodput that some setting still reaches."""
+    on = sorted(
+        (p["output_tok_per_s"], p["goodput_per_s"]) for p in points if p.get("on_frontier") and not c.why_invalid(p)
+    )
+    fig.add_scatter(
+        x=[x for x, _ in on],
+        y=[y for _, y in on],
+        mode="lines",
+        line={"shape": "vh", "width": 2, "color": theme.ink(dark)},
+        hoverinfo="skip",
+        name=words.text("frontier"),
+        meta={"role": "frontier"},
+    )
+    fig.add_scatter(
+        x=[None], y=[None], mode="markers", name=words.text("beaten by another point"), meta={"role": "legend"},
+        marker={"color": theme.GREY, "size": 8, "opacity": 0.75},
+    )  # fmt: skip
+    if any(c.why_invalid(p) for p in points):
+        fig.add_scatter(
+            x=[None], y=[None], mode="markers", name=words.text("not valid (hollow)"), meta={"role": "legend"},
+            marker={"color": theme.ink(dark), "size": 8, "symbol": "circle-open", "line": {"width": 1.5}},
+        )  # fmt: skip
+
+
+def _add_marks(fig: go.Figure, result: c.Result, words: Words, dark: bool) -> None:
+    """The pick ringed, and the throughput winner named as what not to take."""
+    pick, raw = c.chosen_cell(result), c.raw_winner(result)
+    same = pick is not None and raw is not None and pick["cell"] == raw["cell"]
+    label = words.text("the pick, also most raw tokens") if same else words.text("the pick")
+    _mark(fig, pick, "pick", label, "star-open", "top center", dark)
+    not_pick = words.text("most raw tokens – not the pick")
+    _mark(fig, None if same else raw, "raw", not_pick, "x-thin-open", "bottom left", dark)
+
+
+def _mark(fig: go.Figure, cell: c.Cell | None, role: str, label: str, symbol: str, place: str, dark: bool) -> None:
+    there = cell is not None and cell.get("output_tok_per_s") is not None
+    fig.add_scatter(
+        x=[cell["output_tok_per_s"]] if cell is not None and there else [],
+        y=[cell["goodput_per_s"]] if cell is not None and there else [],
+        mode="markers+text",
+        text=[f"<b>{label}</b>" if role == "pick" else label] if there else [],
+        textposition=place,
+        cliponaxis=False,
+        marker={"symbol": symbol, "size": 24 if role == "pick" else 16, "color": theme.ink(dark), "line": {"width": 2}},
+        hoverinfo="skip",
+        showlegend=False,
+        meta={"role": role, "label": label},
+    )

@@ -1,0 +1,148 @@
+"""First-token and gap percentiles against raw output, with the targets. PURE."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import plotly.graph_objects as go
+from plotly.subplots import make_subplots
+
+from app.views import cells as c
+from app.views import theme
+from app.words import ENGLISH, Words
+
+# two-sided 95 % order-statistic intervals exist from these n on (design page "metrics")
+NEEDED_N = {"p50": 6, "p90": 36, "p95": 72, "p99": 368}
+SHOWN = {"ttft_ms": ("p50", "p90", "p95", "p99"), "gap_ms": ("p50", "p95", "p99")}
+
+
+def percentiles_figure(
+    result: c.Result, words: Words = ENGLISH, *, shown: str = "p95", dark: bool = False, height: int = 620
+) -> go.Figure:
+    """Two plots, one above the other: first-token time and token gaps, a line a setting through its loads.
+
+    All percentiles are in the figure; those other than `shown` are hidden (`visible` False, `meta.percentile` tells
+    which is which). A percentile whose sample is too small is a gap in the line with a hollow grey mark that says so.
+    """
+    fig = make_subplots(rows=2, cols=1, shared_xaxes=True, vertical_spacing=0.07)
+    theme.dress(fig, dark=dark, height=height)
+    points = [p for p in c.measured(result) if p.get("output_tok_per_s") is not None]
+    names = c.setting_names(result, words)
+    for row, metric in enumerate(("ttft_ms", "gap_ms"), start=1):
+        for name in SHOWN[metric]:
+            for index, (key, label) in enumerate(names.items()):
+                _add_line(fig, row, metric, name, c.by_load(points, key), index, label, name == shown, words)
+            _add_missing(fig, row, metric, name, points, name == shown, words)
+        _add_targets(fig, row, metric, result, points, words)
+        values = [v for p in points for n in SHOWN[metric] if (v := c.percentile(p, metric, n)) is not None]
+        fig.update_yaxes(type=theme.axis_type(values), row=row, col=1)
+    fig.update_yaxes(title_text=words.text("first token (ms)"), row=1, col=1)
+    fig.update_yaxes(title_text=words.text("gap between chunks (ms)"), row=2, col=1)
+    fig.update_xaxes(type=theme.axis_type([p["output_tok_per_s"] for p in points]))
+    fig.update_xaxes(title_text=words.text("raw output (tokens/s)"), row=2, col=1)
+    return fig
+
+
+def _add_line(
+    fig: go.Figure, row: int, metric: str, name: str, mine: Sequence[c.Cell], index: int, label: str, visible: bool,
+    words: Words,
+) -> None:  # fmt: skip
+    style = theme.series_style(index)
+    values = [c.percentile(p, metric, name) for p in mine]
+    hover = [
+        f"<b>{theme.plain(label)} · {theme.plain(c.load_name(p, words))}</b><br>"
+        + words.text("{name} {value} (n = {n})", name=name, value=words.ms(v), n=words.count(_n(p, metric)))
+        for p, v in zip(mine, values, strict=True)
+    ]
+    fig.add_scatter(
+        x=[p["output_tok_per_s"] for p in mine],
+        y=values,
+        mode="lines+markers",
+        line={"color": style["colour"], "dash": style["dash"], "width": 1.5},
+        marker={
+            "color": style["colour"],
+            "size": 8,
+            "symbol": [style["symbol"] + ("-open" if c.why_invalid(p) else "") for p in mine],
+        },
+        customdata=[[p["cell"]] for p in mine],
+        text=hover,
+        hovertemplate="%{text}<extra></extra>",
+        name=theme.plain(label),
+        legendgroup=label,
+        showlegend=row == 1,
+        connectgaps=False,
+        visible=visible,
+        meta={"role": "percentile", "percentile": name},
+        row=row,
+        col=1,
+    )
+
+
+def _n(cell: c.Cell, metric: str) -> int | None:
+    n = (cell.get(metric) or {}).get("n")
+    return int(n) if n is not None else None
+
+
+def missing_text(cell: c.Cell, metric: str, name: str, words: Words = ENGLISH) -> str:
+    """Why there is no number: `p99: n too small (62, needs 368)`."""
+    return words.text(
+        "{name}: n too small ({n}, needs {needed})",
+        name=name,
+        n=words.count(_n(cell, metric)),
+        needed=words.count(NEEDED_N[name]),
+    )
+
+
+def _add_missing(
+    fig: go.Figure, row: int, metric: str, name: str, points: Sequence[c.Cell], visible: bool, words: Words
+) -> None:
+    """A hollow mark at the highest percentile that is known, for those that are not."""
+    found: list[tuple[c.Cell, float]] = []
+    for p in points:
+        known = [v for n in SHOWN[metric] if (v := c.percentile(p, metric, n)) is not None]
+        if c.percentile(p, metric, name) is None and known:
+            found.append((p, max(known)))
+    if found:
+        fig.add_scatter(
+            x=[p["output_tok_per_s"] for p, _ in found],
+            y=[v for _, v in found],
+            mode="markers",
+            marker={"symbol": "circle-open-dot", "size": 9, "color": theme.GREY},
+            text=[f"{theme.plain(c.load_name(p, words))}<br>{missing_text(p, metric, name, words)}" for p, _ in found],
+            hovertemplate="%{text}<extra></extra>",
+            name=words.text("n too small"),
+            legendgroup="n too small",
+            showlegend=row == 1,
+            visible=visible,
+            meta={"role": "percentile", "percentile": name},
+            row=row,
+            col=1,
+        )
+
+
+def _add_targets(
+    fig: go.Figure, row: int, metric: str, result: c.Result, points: Sequence[c.Cell], words: Words
+) -> None:
+    """Dashed lines at the targets, drawn as data: labels of layout lines get lost on log axes."""
+    xs = [p["output_tok_per_s"] for p in points]
+    for class_name, target in targets_of(result).items():
+        if xs and target.get(metric) is not None:
+            text = words.text("{name} target {value}", name=class_name, value=words.ms(target[metric]))
+            fig.add_scatter(
+                x=[min(xs), max(xs)],
+                y=[target[metric]] * 2,
+                mode="lines+text",
+                line={"color": theme.TARGET, "dash": "dash", "width": 2},
+                text=[theme.plain(text), ""],
+                textposition="top right",
+                textfont={"color": theme.TARGET},
+                hoverinfo="skip",
+                showlegend=False,
+                meta={"role": "target", "class": class_name, "metric": metric},
+                row=row,
+                col=1,
+            )
+
+
+def targets_of(result: c.Result) -> dict[str, Mapping[str, Any]]:
+    """class -> {ttft_ms, gap_ms, rule}; classes without targets are left out."""
+    return {k: v for k, v in (result.get("targets") or {}).items() if v}

@@ -1,0 +1,79 @@
+"""Share of requests inside the targets, by class and load, with intervals. PURE."""
+
+from typing import Any
+
+import plotly.graph_objects as go
+
+from app.views import cells as c
+from app.views import theme
+from app.words import ENGLISH, Words
+
+
+def share_figure(
+    result: c.Result, class_name: str, words: Words = ENGLISH, *, dark: bool = False, height: int = 400
+) -> go.Figure:
+    """Share of one class against load, a line a setting, 95 % intervals as bars, the share wanted as a dashed line."""
+    ran = c.measured(result)
+    axis = c.load_of(ran[0])[0] if ran else "load"
+    title = words.text("share of {name} inside targets (%)", name=theme.plain(class_name))
+    fig = theme.figure(c.load_title(axis, words), title, dark=dark, height=height)
+    for index, (key, name) in enumerate(c.setting_names(result, words).items()):
+        mine = [x for x in c.by_load(ran, key) if _of_class(x, class_name).get("share") is not None]
+        if mine:
+            _add_series(fig, mine, class_name, name, index, words)
+    loads = [v for x in ran if (v := c.load_of(x)[1]) is not None]
+    wanted = result.get("share_target")
+    if wanted is not None and loads:
+        fig.add_scatter(
+            x=[min(loads), max(loads)],
+            y=[100 * wanted] * 2,
+            mode="lines",
+            line={"color": theme.TARGET, "dash": "dash", "width": 2},
+            name=words.text("wanted: {share}", share=words.share(wanted)),
+            hoverinfo="skip",
+        )
+    fig.update_xaxes(type=theme.axis_type(loads))
+    fig.update_yaxes(range=[-3, 103])
+    return fig
+
+
+def _of_class(cell: c.Cell, class_name: str) -> dict[str, Any]:
+    found: dict[str, Any] = (cell.get("classes") or {}).get(class_name) or {}
+    return found
+
+
+def _add_series(fig: go.Figure, mine: list[c.Cell], class_name: str, name: str, index: int, words: Words) -> None:
+    style = theme.series_style(index)
+    rows = [_of_class(x, class_name) for x in mine]
+    shares = [float(r["share"]) for r in rows]
+    high = [float(r.get("share_high") or s) for r, s in zip(rows, shares, strict=True)]
+    low = [float(s if r.get("share_low") is None else r["share_low"]) for r, s in zip(rows, shares, strict=True)]
+    up = [100 * max(h - s, 0.0) for h, s in zip(high, shares, strict=True)]
+    down = [100 * max(s - v, 0.0) for v, s in zip(low, shares, strict=True)]
+    hover = [
+        f"<b>{theme.plain(name)} · {theme.plain(c.load_name(x, words))}</b><br>"
+        + words.text(
+            "{share} inside targets ({low} to {high}, n = {n})",
+            share=words.share(r["share"]),
+            low=words.share(r.get("share_low")),
+            high=words.share(r.get("share_high")),
+            n=words.count(r.get("scheduled")),
+        )
+        for x, r in zip(mine, rows, strict=True)
+    ]
+    fig.add_scatter(
+        x=[c.load_of(x)[1] for x in mine],
+        y=[100 * s for s in shares],
+        error_y={"type": "data", "array": up, "arrayminus": down, "thickness": 1.2, "width": 4},
+        mode="lines+markers",
+        line={"color": style["colour"], "dash": style["dash"], "width": 1.5},
+        marker={
+            "color": style["colour"],
+            "size": 8,
+            "symbol": [style["symbol"] + ("-open" if c.why_invalid(x) else "") for x in mine],
+        },
+        customdata=[[x["cell"]] for x in mine],
+        text=hover,
+        hovertemplate="%{text}<extra></extra>",
+        name=theme.plain(name),
+    )

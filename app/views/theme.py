@@ -1,0 +1,120 @@
+"""Colours, shapes, templates: what all figures share. PURE.
+
+Okabe–Ito colours (safe for colour-blind readers), each always with its own marker and dash, so that no meaning hangs
+on colour alone; cividis for grids. Backgrounds are transparent: the page decides what is behind.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import plotly.graph_objects as go
+
+OKABE_ITO = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#B8A200", "#7C5CC4")
+MARKERS = ("circle", "square", "diamond", "triangle-up", "cross", "triangle-down", "pentagon", "hexagon2")
+DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot", "5px,2px", "2px,6px")
+MAX_SERIES = len(OKABE_ITO)
+GREY = "#8C8C8C"  # dominated points, everything that steps back; readable on white and on black
+TARGET = "#D55E00"  # target lines, always dashed and named
+FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Noto Sans', 'Liberation Sans', sans-serif"
+# cividis at 0, 1/8, … 1 (matplotlib's published table)
+CIVIDIS = ("#00224E", "#123570", "#3B496C", "#575D6D", "#707173", "#8A8678", "#A59C74", "#C3B369", "#FEE838")
+_INK = {False: "#1F2328", True: "#E6E8EB"}
+_SOFT = {False: "rgba(31,35,40,0.12)", True: "rgba(230,232,235,0.16)"}
+_PANEL = {False: "#FFFFFF", True: "#22262E"}
+
+
+def plain(value: object) -> str:
+    """Any text for a plotly label: its pseudo-HTML (`<b>`, `<a href>`, entities) is shown, never interpreted."""
+    return str(value).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def ink(dark: bool) -> str:
+    """The text colour of a mode, for marks that must stand out."""
+    return _INK[dark]
+
+
+def template(dark: bool = False) -> go.layout.Template:
+    """The layout all figures share in light or dark mode."""
+    axis = {
+        "automargin": True,
+        "gridcolor": _SOFT[dark],
+        "linecolor": _SOFT[dark],
+        "zeroline": False,
+        "ticks": "outside",
+        "ticklen": 4,
+        "tickcolor": _SOFT[dark],
+        "title": {"standoff": 8, "font": {"size": 13}},
+    }
+    return go.layout.Template(
+        layout={
+            "font": {"family": FONT, "size": 13, "color": _INK[dark]},
+            "paper_bgcolor": "rgba(0,0,0,0)",
+            "plot_bgcolor": "rgba(0,0,0,0)",
+            "colorway": list(OKABE_ITO),
+            "xaxis": axis,
+            "yaxis": axis,
+            "hoverlabel": {
+                "bgcolor": _PANEL[dark],
+                "bordercolor": _SOFT[dark],
+                "font": {"family": FONT, "size": 13, "color": _INK[dark]},
+                "align": "left",
+            },
+            "legend": {"font": {"size": 12}, "bgcolor": "rgba(0,0,0,0)"},
+            "annotationdefaults": {"font": {"size": 12, "color": _INK[dark]}, "arrowcolor": _INK[dark]},
+        }
+    )
+
+
+def figure(x_title: str, y_title: str, *, dark: bool = False, height: int = 420) -> go.Figure:
+    """An empty figure in our dress: legend below, small margins, both axes named with their units."""
+    fig = go.Figure()
+    dress(fig, dark=dark, height=height)
+    fig.update_xaxes(title_text=x_title)
+    fig.update_yaxes(title_text=y_title)
+    return fig
+
+
+def dress(fig: go.Figure, *, dark: bool = False, height: int = 420) -> None:
+    """Template, margins and the legend at the bottom edge, for figures with one or several plots."""
+    fig.update_layout(
+        template=template(dark),
+        height=height,
+        margin={"l": 8, "r": 12, "t": 28, "b": 8},
+        hovermode="closest",
+        legend={"orientation": "h", "yref": "container", "y": 0, "yanchor": "bottom", "x": 0, "xanchor": "left"},
+    )
+
+
+def series_style(index: int) -> dict[str, Any]:
+    """Colour, marker and dash of the index-th series; all three change together."""
+    i = index % MAX_SERIES
+    return {"colour": OKABE_ITO[i], "symbol": MARKERS[i], "dash": DASHES[i]}
+
+
+def cividis(position: float) -> str:
+    """The cividis colour at 0–1, as #rrggbb, between the table's stops."""
+    at = min(max(position, 0.0), 1.0) * (len(CIVIDIS) - 1)
+    low = min(int(at), len(CIVIDIS) - 2)
+    pair = [[int(CIVIDIS[low + k][i : i + 2], 16) for i in (1, 3, 5)] for k in (0, 1)]
+    mixed = [round(a + (b - a) * (at - low)) for a, b in zip(*pair, strict=True)]
+    return "#" + "".join(f"{v:02x}" for v in mixed)
+
+
+def ink_on(colour: str) -> str:
+    """Black or white, whichever reads better on a #rrggbb ground (relative luminance, WCAG 2)."""
+    channels = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    linear = [c / 12.92 if c <= 0.03928 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
+    luminance = 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+    return "#000000" if luminance > 0.179 else "#ffffff"
+
+
+def wants_log(values: Sequence[float | None]) -> bool:
+    """True when positive values span more than a factor of 20, so that a linear axis would hide the small ones."""
+    known = [v for v in values if v is not None and v > 0 and math.isfinite(v)]
+    return len(known) > 1 and len(known) == sum(v is not None for v in values) and max(known) / min(known) > 20
+
+
+def axis_type(values: Sequence[float | None]) -> str:
+    """plotly's axis type for these values: log or linear."""
+    return "log" if wants_log(values) else "linear"

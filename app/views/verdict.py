@@ -1,0 +1,188 @@
+"""The answer in words: sentence, line to paste, warnings, Markdown for a forum. PURE."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from app.views import cells as c
+from app.views.batch import batch_rows
+from app.views.percentiles import targets_of
+from app.words import ENGLISH, Words
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """`headline` first, `detail` second; `paste` is the start line or the settings; a missed target is said aloud."""
+
+    headline: str
+    detail: str
+    paste: str | None
+    target_met: bool
+    against_raw: str | None
+
+
+def verdict(result: c.Result, words: Words = ENGLISH) -> Verdict:
+    """What to set and what it gives; with nothing measured, that."""
+    cell, choice = c.chosen_cell(result), result.get("choice") or {}
+    if cell is None:
+        return Verdict(words.text("No setting could be measured."), str(choice.get("reason") or ""), None, False, None)
+    met = bool(choice.get("target_met"))
+    name = c.setting_name(cell.get("setting") or {}, c.varying_keys(c.settings_of(result).values()), words)
+    goodput = words.per_s(cell.get("goodput_per_s"), "req")
+    unsure = (choice.get("share") or 0.0) >= (result.get("share_target") or 1.0)
+    if met:
+        headline = words.text("{setting} keeps its promises at {goodput}.", setting=name, goodput=goodput)
+    elif unsure:
+        headline = words.text("Not proven yet, measure longer: {setting}, {goodput}.", setting=name, goodput=goodput)
+    else:
+        headline = words.text(
+            "Target missed everywhere. The least bad: {setting}, {goodput}.", setting=name, goodput=goodput
+        )
+    return Verdict(headline, _detail(cell, words), _paste(result, cell), met, _against_raw(result, cell, words))
+
+
+def _detail(cell: c.Cell, words: Words) -> str:
+    return words.text(
+        "At {load}, {share} of requests stay inside the targets (95 % interval {low} to {high}, n = {n}).",
+        load=c.load_name(cell, words),
+        share=words.share(cell.get("share")),
+        low=words.share(cell.get("share_low")),
+        high=words.share(cell.get("share_high")),
+        n=words.count(cell.get("judged") or cell.get("scheduled")),
+    )
+
+
+def _paste(result: c.Result, cell: c.Cell) -> str | None:
+    """The start command when we know it, else the settings as `key = value` lines."""
+    line = (result.get("choice") or {}).get("start_line") or cell.get("start_line")
+    if line:
+        return str(line)
+    return "\n".join(f"{k} = {v}" for k, v in (cell.get("setting") or {}).items()) or None
+
+
+def _against_raw(result: c.Result, cell: c.Cell, words: Words) -> str | None:
+    """Why the throughput winner is not the pick."""
+    raw = c.raw_winner(result)
+    if raw is None or raw["cell"] == cell["cell"]:
+        return None
+    name = c.setting_name(raw.get("setting") or {}, c.varying_keys(c.settings_of(result).values()), words)
+    values = {
+        "setting": name,
+        "load": c.load_name(raw, words),
+        "raw": words.per_s(raw.get("output_tok_per_s"), "tok"),
+        "share": words.share(raw.get("share")),
+        "goodput": words.per_s(raw.get("goodput_per_s"), "req"),
+    }
+    first = words.text("The most raw tokens come from {setting} at {load}: {raw}.", **values)
+    if (raw.get("share") or 0.0) < (cell.get("share") or 0.0):
+        return f"{first} " + words.text("But only {share} of requests stay inside the targets: {goodput}.", **values)
+    return f"{first} " + words.text("Inside the targets: {share} of requests, {goodput}.", **values)
+
+
+def target_sentences(result: c.Result, words: Words = ENGLISH) -> list[str]:
+    """One sentence a class: what it was promised."""
+    rules = {
+        "p99_gap": words.text("99 % of its own gaps"),
+        "mean_tpot": words.text("its mean time per token"),
+        "every_gap": words.text("every gap"),
+        "deadline": words.text("every token's deadline, one step of"),
+        "fluidity": words.text("its token deadlines, one step of"),
+    }
+    return [
+        words.text(
+            "{name}: first token within {ttft}, {rule} within {gap}",
+            name=name,
+            ttft=words.ms(t.get("ttft_ms")),
+            gap=words.ms(t.get("gap_ms")),
+            rule=rules.get(str(t.get("rule") or result.get("rule") or "p99_gap"), str(t.get("rule"))),
+        )
+        for name, t in targets_of(result).items()
+    ]
+
+
+def warning_rows(result: c.Result, words: Words = ENGLISH) -> list[dict[str, str]]:
+    """Warnings of the sweep and its cells: title, remedy, where (cells). One row a type and text."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for w in result.get("warnings") or []:
+        where = [str(w["cell"])] if isinstance(w, Mapping) and w.get("cell") is not None else []
+        found.setdefault(warning_text(w, words), []).extend(where)
+    for cell in c.cells_of(result):
+        for w in cell.get("warnings") or []:
+            found.setdefault(warning_text(w, words), []).append(str(cell["cell"]))
+    return [
+        {"title": title, "remedy": remedy, "where": ", ".join(dict.fromkeys(where))}
+        for (title, remedy), where in found.items()
+    ]
+
+
+def warning_text(warning: object, words: Words) -> tuple[str, str]:
+    """(what is wrong, remedy) of one warning object; its templates are translated and filled in."""
+    if not isinstance(warning, Mapping):
+        return c.flag_text(str(warning), words), ""
+    if warning.get("template"):
+        values = dict(warning.get("values") or {})
+        return words.text(warning["template"], **values), words.text(warning.get("remedy_template") or "", **values)
+    return str(warning.get("text") or c.flag_text(str(warning.get("type")), words)), str(warning.get("remedy") or "")
+
+
+def markdown(result: c.Result, words: Words = ENGLISH) -> str:
+    """The sweep as a forum post: verdict, targets, the frontier's table, what it ran on."""
+    v = verdict(result, words)
+    lines = [f"### {_md(str(result.get('name') or ''))}", "", f"**{_md(v.headline)}** {_md(v.detail)}", ""]
+    lines += [_md(v.against_raw), ""] if v.against_raw else []
+    if v.paste:
+        lines += ["```", v.paste.replace("```", "'''"), "```", ""]
+    lines += [f"- {_md(s)}" for s in target_sentences(result, words)] + [""]
+    lines += _md_table(result, words)
+    lines += [f"- {_md(r['name'])}: {_md(r['sentence'])}" for r in batch_rows(result, words)]
+    environment = [f"{k} {v}" for k, v in flat_facts(result)]
+    lines += ["", _md(" · ".join(environment))] if environment else []
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _md(text: str) -> str:
+    """Text that Markdown shows as it is."""
+    return "".join("\\" + ch if ch in "\\`*_[]<>|#" else " " if ch in "\r\n" else ch for ch in text)
+
+
+def _md_table(result: c.Result, words: Words) -> list[str]:
+    names = c.setting_names(result, words)
+    head = [words.text("setting"), words.text("load"), words.text("goodput req/s"), words.text("inside targets"),
+            "tok/s", "TTFT p95", words.text("gap p95")]  # fmt: skip
+    rows = [
+        [
+            names[c.key_of(x.get("setting") or {})] + (" ✔" if x is c.chosen_cell(result) else ""),
+            c.load_name(x, words),
+            words.significant(x.get("goodput_per_s")),
+            words.share(x.get("share")),
+            words.significant(x.get("output_tok_per_s")),
+            words.ms(c.percentile(x, "ttft_ms", "p95")),
+            words.ms(c.percentile(x, "gap_ms", "p95")),
+        ]
+        for x in c.measured(result)
+        if x.get("on_frontier") or x is c.chosen_cell(result) or x is c.raw_winner(result)
+    ]
+    return (
+        ["| " + " | ".join(_md(v) for v in row) + " |" for row in [head]]
+        + ["|" + " --- |" * len(head)]
+        + ["| " + " | ".join(_md(v) for v in row) + " |" for row in rows]
+        + [""]
+    )
+
+
+def flat_facts(result: c.Result) -> list[tuple[str, str]]:
+    """Environment and backend as (name, value) pairs, nested names joined by a dot; nulls left out."""
+    pairs: list[tuple[str, str]] = []
+
+    def walk(prefix: str, value: object) -> None:
+        if isinstance(value, Mapping):
+            for k, v in value.items():
+                walk(f"{prefix}.{k}" if prefix else str(k), v)
+        elif isinstance(value, list | tuple):
+            if value:
+                pairs.append((prefix, ", ".join(str(v) for v in value)))
+        elif value is not None:
+            pairs.append((prefix, str(value)))
+
+    walk("", dict(result.get("backend") or {}))
+    walk("", dict(result.get("environment") or {}))
+    return pairs
