@@ -326,12 +326,12 @@ async def first_token() -> None:
         body = {"prompt": "a " * 1000, "max_tokens": 2, "ignore_eos": True, "stream": True}
         began = time.perf_counter()
         first, second = await token_times(port, body)
-    assert 0.119 < first - began < 0.4
-    assert 0.005 < second - first < 0.2
+    assert 0.119 < first - began < 0.5
+    assert 0.129 < second - began < 0.6  # its own gap may be short: a late first token does not move the second
 
 
 def test_a_long_prompt_takes_its_iterations():
-    """1000 tokens in two chunks of 500: 2 * (10 + 50) ms to the first token, never sooner, then 10 ms."""
+    """1000 tokens in two chunks of 500: 2 * (10 + 50) ms to the first token and 10 more to the next, never sooner."""
     asyncio.run(first_token())
 
 
