@@ -225,8 +225,19 @@ def test_a_stop_holds_from_the_very_turn_it_is_set():
     run = drive(Trace(specs_at(*[5] * 50)), lambda _: stop.set() or 0, stop=stop)
     assert len(run.server.sent) <= 2  # the second was handed over in the turn in which the first one ran
     assert len(run.records) == 50
+
+
+def test_a_stop_holds_the_queue_of_a_cap_too():
+    """A capped request that ends in the turn of the stop doesn't let the next one out."""
     stop = asyncio.Event()
-    assert len(drive(Trace((), (closed(1),)), lambda _: stop.set() or 0, stop=stop).server.sent) == 1
+    run = drive(
+        Trace(specs_at(0, 1, 1, 1)),
+        lambda s: 10 * MS if s.request == 0 else stop.set() or 0,
+        caps={"chat": 1},
+        stop=stop,
+    )
+    assert [s.request for _, s, _ in run.server.sent] == [0, 1]
+    assert [r.outcome for r in sorted(run.records, key=lambda r: r.request)] == ["ok", "ok", "cancelled", "cancelled"]
 
 
 @pytest.mark.parametrize("case", ["B03"])
