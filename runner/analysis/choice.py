@@ -31,6 +31,10 @@ TEXTS = {
         "where {share} of the requests meet their targets (95 % interval {low} to {high}) and {target} are "
         "wanted{raw}."
     ),
+    "overload": (
+        "Target missed everywhere: every setting was overloaded at every load tried, so no figure here would last; the "
+        "most good requests per second ({goodput:.2f}) came from {setting} at {load}. Lower the load{raw}."
+    ),
     "raw_costs": (
         "; going by raw throughput would pick {raw_setting} at {raw_load}, with {more} more output tokens per second, "
         "where only {raw_share} meet them"
@@ -70,11 +74,12 @@ class Point:
 def choose(points: Sequence[Point], config: SweepConfig, share_target: float) -> Point | None:
     """The rule: among points that qualify (or, if none does, all valid ones) the most goodput; of those within its
     noise the most background work; of those equal in that too, the smallest change from the first setting.
-    Null if no point is valid.
+    An overloaded point is taken only if there is nothing else. Null if no point is valid.
     """
     usable = [p for p in points if p.valid and p.shares]
     candidates = [p for p in usable if p.qualifies(share_target)]
     if not candidates:
+        usable = [p for p in usable if not p.overload] or usable
         return max(usable, key=lambda p: (p.goodput_per_s, p.work_per_s), default=None)
     best = max(candidates, key=lambda p: (p.goodput_per_s, p.work_per_s))
     equal = [p for p in candidates if p is best or is_noise(best, p)]
@@ -130,8 +135,8 @@ def choice_dict(points: Sequence[Point], chosen: Point | None, share_target: flo
         "target": percent(share_target),
         **_raw_values(chosen, raw),
     }
-    enough = all((s.value or 0.0) >= share_target for s in chosen.shares.values()) and not chosen.overload
-    template = "met" if met else "unsure" if enough else "missed"
+    enough = all((s.value or 0.0) >= share_target for s in chosen.shares.values())
+    template = "met" if met else "overload" if chosen.overload else "unsure" if enough else "missed"
     clause = _raw_template(chosen, raw)
     reason = TEXTS[template].format(**{**values, "raw": TEXTS[clause].format(**values)})
     return {

@@ -21,6 +21,7 @@ from storage.tables import SweepTables
 LATENCIES = ("ttft_ms", "tpot_ms", "e2e_ms")
 RATES = ("output_tok_per_s", "prompt_tok_per_s", "request_per_s", "offered_rate")
 LOOP_LAG_MS = 50.0  # P90 of the worst lateness of a timer within a second
+TEMPLATE_TOKENS = 32
 CPU_SHARE = 0.9  # of one core: the event loop is one thread
 
 
@@ -98,7 +99,9 @@ def _cell_facts(
         base["kernel_stamp_share"] = kernel_stamp_share(rows)
         base["prefix_cache_hit_share"] = prefix_cache_hit_share(rows, engine, *span)
         lag = _send_lag_p99(rows)
-        found = _warnings(int(record["cell"]), rows, base, engine, client, config, span, simulated)
+        found = _warnings(
+            int(record["cell"]), dict(record["setting"]), rows, base, engine, client, config, span, simulated
+        )
     return CellFacts(
         cell=int(record["cell"]),
         setting=dict(record["setting"]),
@@ -166,6 +169,7 @@ def _send_lag_p99(rows: pd.DataFrame) -> float | None:
 
 def _warnings(
     cell: int,
+    setting: dict[str, Any],
     rows: pd.DataFrame,
     base: dict[str, Any],
     engine: pd.DataFrame,
@@ -177,7 +181,7 @@ def _warnings(
     values: dict[str, dict[str, Any] | None] = {
         "client_saturated": _client_saturated(client, span),
         "rate_not_reached": _rate_not_reached(rows, span),
-        "server_serialises": _server_serialises(rows, base, span, config),
+        "server_serialises": _server_serialises(rows, base, span, setting),
         "server_restarted": {} if restarted(engine) else None,
         "no_steady_state": {} if _drifts(rows, config) else None,
         "overload": {} if _overloaded(rows, base, config, span) else None,
@@ -188,9 +192,7 @@ def _warnings(
     for flag, share in material_flags(row_flags(rows), answered).items():
         if flag != "prefix_cached":
             values[flag] = {"share": share}
-    hits = base["prefix_cache_hit_share"]
-    meant = any(c.shared_prefix_tokens for c in config.classes)
-    values["prefix_cached"] = {"share": hits} if hits is not None and hits > CACHED_SHARE and not meant else None
+    values["prefix_cached"] = _prefix_cached(rows, base["prefix_cache_hit_share"], config)
     return [MeasurementWarning(key, cell, v) for key, v in values.items() if v is not None]
 
 
@@ -214,9 +216,11 @@ def _rate_not_reached(rows: pd.DataFrame, span: tuple[float, float]) -> dict[str
 
 
 def _server_serialises(
-    rows: pd.DataFrame, base: dict[str, Any], span: tuple[float, float], config: SweepConfig
+    rows: pd.DataFrame, base: dict[str, Any], span: tuple[float, float], setting: dict[str, Any]
 ) -> dict[str, Any] | None:
-    """Never two streams at once although others waited: at least 4 streamed answers, 2 in the system on average."""
+    """Never two streams at once although others waited (4 streamed answers or more, 2 in the system on average)."""
+    if setting.get("max_num_seqs") == 1:
+        return None
     streamed = rows["completed"].to_numpy(dtype=bool) & (floats(rows["token_events"]) >= 2)
     busy = streams(rows.assign(first_chunk_ns=rows["sent_ns"], last_chunk_ns=rows["end_ns"]), *span)
     if int(streamed.sum()) < 4 or base["engine"]["streams_max"] != 1 or busy["streams_mean"] < 2.0:
@@ -239,6 +243,15 @@ def _overloaded(rows: pd.DataFrame, base: dict[str, Any], config: SweepConfig, s
 
 def _rated(c: RequestClass) -> bool:
     return c.dump is None and c.closed is None
+
+
+def _prefix_cached(rows: pd.DataFrame, hits: float | None, config: SweepConfig) -> dict[str, Any] | None:
+    """Unless the classes share prefixes on purpose. A chat template's own tokens are always cached: no finding."""
+    prompt = floats(rows["prompt_tokens"])
+    mean_prompt = float(np.nanmean(prompt)) if not np.isnan(prompt).all() else 0.0
+    if hits is None or any(c.shared_prefix_tokens for c in config.classes):
+        return None
+    return {"share": hits} if hits > CACHED_SHARE and hits * mean_prompt > TEMPLATE_TOKENS else None
 
 
 def _user_clock(share: float | None, simulated: bool) -> dict[str, Any] | None:

@@ -65,7 +65,7 @@ def overload_signs(
     window = rows["in_window"].to_numpy(dtype=bool)
     arrived = int(((scheduled >= half) & (scheduled < end_ns)).sum())
     done = rows["completed"].to_numpy(dtype=bool) & (end >= half) & (end < end_ns)
-    drain_ns = float(np.max(end[window], initial=end_ns)) - end_ns
+    drain_ns = float(np.max(end[window & np.isfinite(end)], initial=end_ns)) - end_ns
     return OverloadSigns(
         in_system_grows=_grows(scheduled, end, half, end_ns),
         completions_behind=arrived > 0 and int(done.sum()) / arrived < 0.95,

@@ -1,14 +1,13 @@
 """Builds SweepTables from records, the way storage hands them out, without a database."""
 
-import dataclasses
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from runner.config import SweepConfig
+from storage.columns import parse_objects, to_arrow, to_frame
 from storage.records import CellRecord, ClientSample, EngineSample, RequestRecord
 from storage.tables import SweepTables
 
@@ -111,13 +110,8 @@ def make_tables(
 ) -> SweepTables:
     """The tables as storage's read_sweep gives them. Without `cells`, one finished cell 0 (see make_cell)."""
     settings = make_config() if config is None else config
-    cell_rows = [make_cell()] if cells is None else list(cells)
-    cell_frame = _frame(CellRecord, cell_rows).sort_values("cell", kind="stable")
-    for key in ("setting", "load"):
-        cell_frame[key] = [json.loads(text) for text in cell_frame[key]]
-    request_frame = _frame(RequestRecord, requests)
-    deltas = [np.asarray(d, dtype=np.uint32) for d in request_frame["chunk_deltas_us"]]
-    request_frame["chunk_deltas_us"] = pd.Series(deltas, index=request_frame.index, dtype=object)
+    cell_frame = _frame(CellRecord, [make_cell()] if cells is None else cells)
+    cell_frame = cell_frame.assign(**{key: parse_objects(cell_frame[key]) for key in ("setting", "load")})
     return SweepTables(
         meta={
             "sweep_id": "test",
@@ -131,19 +125,12 @@ def make_tables(
             "environment": {},
             **(meta or {}),
         },
-        cells=cell_frame.reset_index(drop=True),
-        requests=request_frame.sort_values(["cell", "scheduled_ns"], kind="stable").reset_index(drop=True),
-        engine=_frame(EngineSample, engine).sort_values(["cell", "at_ns"], kind="stable").reset_index(drop=True),
-        client=_frame(ClientSample, client).sort_values(["cell", "at_ns"], kind="stable").reset_index(drop=True),
+        cells=cell_frame.sort_values("cell", ignore_index=True),
+        requests=_frame(RequestRecord, requests).sort_values(["cell", "scheduled_ns", "request"], ignore_index=True),
+        engine=_frame(EngineSample, engine).sort_values(["cell", "at_ns"], ignore_index=True),
+        client=_frame(ClientSample, client).sort_values(["cell", "at_ns"], ignore_index=True),
     )
 
 
 def _frame(record: type, rows: Iterable[Any]) -> pd.DataFrame:
-    names = [(f.name, str(f.type)) for f in dataclasses.fields(record)]
-    values = list(rows)
-    columns = {}
-    for name, kind in names:
-        column = [getattr(v, name) for v in values]
-        dtype = "Int64" if kind.startswith("int") else "float64" if kind.startswith("float") else object
-        columns[name] = pd.Series(column, dtype="bool" if kind == "bool" else dtype)
-    return pd.DataFrame(columns)
+    return to_frame(record, to_arrow(record, list(rows)))
