@@ -6,7 +6,7 @@ from runner.errors import SettingFailed
 
 # llama.cpp, CUDA, ROCm, Vulkan, Metal, PyTorch, vLLM, the C++ and Python allocators
 _OUT_OF_MEMORY = re.compile(
-    r"out of memory|outofmemory|out of (device|host) memory|(failed|unable) to allocate|can(no|')t allocate memory"
+    r"out of ((device|host) )?memory|outof(device|host)?memory|(failed|unable) to allocate|can(no|')t allocate memory"
     r"|bad_alloc|cudaMalloc failed|insufficient memory|not enough (gpu |device )?memory|\bMemoryError\b"
     r"|no available memory for the cache|larger than the (maximum|available)[^\n]*kv cache"
     r"|kv cache memory[^\n]*is needed|less than desired gpu memory utilization",

@@ -14,6 +14,7 @@ from runner.engines.catalogue import EngineKind
 from runner.engines.engine_log import EngineLog
 from runner.errors import SettingFailed
 from runner.load.targets import allowed_hosts, refusal
+from runner.protocols.scrub import scrub
 
 _UNKNOWN_PATH = (404, 405, 501)
 _KEY_WANTED = (401, 403)
@@ -30,6 +31,7 @@ async def wait_until_ready(
 ) -> None:
     """Returns when the server is ready. Raises SettingFailed: it died (`alive` says so; the wait ends at once), it
     refuses us, or the time is up. Without `alive` the server is someone else's and must at least answer soon."""
+    shown = scrub(root)
     began = time.monotonic()
     pause_s, answered, said = 0.05, False, "no answer"
     headers = {"Authorization": f"Bearer {key}"} if key else {}
@@ -44,12 +46,12 @@ async def wait_until_ready(
                 raise dead
             if status in _KEY_WANTED:
                 raise SettingFailed(
-                    "unreachable", f"{root} wants a key ({status}); name its variable in backend.api_key_env"
+                    "unreachable", f"{shown} wants a key ({status}); name its variable in backend.api_key_env"
                 )
             waited_s = time.monotonic() - began
             if not alive and not answered and waited_s > _FOREIGN_PATIENCE_S:
                 raise SettingFailed(
-                    "unreachable", f"{root} does not answer ({said}); start the server or mend backend.url"
+                    "unreachable", f"{shown} does not answer ({said}); start the server or mend backend.url"
                 )
             if waited_s > timeout_s:
                 detail = f"the server was not ready after {timeout_s:g} s ({said}); raise control.ready_timeout_s"

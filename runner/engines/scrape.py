@@ -12,6 +12,7 @@ from runner.engines.address import same_origin, server_root
 from runner.engines.catalogue import KINDS
 from runner.engines.metrics_text import read_fields
 from runner.engines.slots_text import kv_is_unified, parse_slots
+from runner.protocols.scrub import scrub
 from storage.records import EngineSample
 
 _TIMEOUT_S = 5.0
@@ -129,14 +130,16 @@ class Scraper:
                 return await _page(response)
             onward = str(response.url.join(response.headers["location"]))
         if redirects == 0 or not same_origin(onward, url):
-            return _Page(gone=True, hint=f"{url} sends elsewhere ({onward}), which is not followed; mend metrics_url")
+            return _Page(
+                gone=True, hint=scrub(f"{url} sends elsewhere ({onward}), which is not followed; mend metrics_url")
+            )
         return await self._get(onward, redirects - 1)
 
 
 async def _page(response: httpx.Response) -> _Page:
     if response.status_code in (401, 403):
         hint = f"{response.url} wants a key ({response.status_code}); name its variable in backend.api_key_env"
-        return _Page(gone=True, hint=hint)
+        return _Page(gone=True, hint=scrub(hint))
     if response.status_code in (404, 405, 501):
         return _Page(gone=True)
     if response.status_code != 200:
@@ -149,9 +152,8 @@ async def _body(response: httpx.Response) -> _Page:
     async for part in response.aiter_bytes():
         data += part
         if len(data) > _LARGEST_PAGE:
-            return _Page(
-                gone=True, hint=f"{response.url} is no metrics page: it does not end; mend backend.metrics_url"
-            )
+            hint = f"{response.url} is no metrics page: it does not end; mend backend.metrics_url"
+            return _Page(gone=True, hint=scrub(hint))
     return _Page(text=data.decode("utf-8", "replace"))
 
 

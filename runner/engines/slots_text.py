@@ -26,7 +26,9 @@ def parse_slots(text: str, kv_unified: bool | None) -> Slots | None:
         cells = [int(s["n_ctx"]) for s in slots]
     except (ValueError, TypeError, KeyError, AttributeError):
         return None
-    if not cells or (kv_unified is None and len(cells) > 1):
+    if not cells:
+        return None
+    if kv_unified is None and len(cells) > 1:
         return Slots(len(busy), len(cells), None)
     total = max(cells) if kv_unified else sum(cells)
     return Slots(len(busy), len(cells), min(1.0, used / total) if total else None)

@@ -9,7 +9,7 @@ from runner.errors import ConfigError
 from runner.protocols.scrub import scrub
 
 PLACEHOLDER = re.compile(r"\{([a-z][a-z0-9_]*)\}")
-_SECRET_NAME = re.compile(r"(key|token|password|passwd|secret|credential)s?$", re.IGNORECASE)
+_SECRET_NAME = re.compile(r"(api[-_]?keys?|key|token|password|passwd|secret|credentials?)$", re.IGNORECASE)
 _BACKEND_KEYS = ("scheduler", "preset", "profile", "kv_tokens", "policy")  # of the built-in engine
 _COST_SOURCES = ("preset", "profile", "cost")
 

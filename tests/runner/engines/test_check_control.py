@@ -1,0 +1,84 @@
+"""A sweep whose settings could not be applied is refused before anything is measured."""
+
+import sys
+
+import pytest
+
+from runner.engines.check import check_control
+from runner.errors import ConfigError
+from tests.engines_support.sweeps import sweep
+
+LLAMA = {"kind": "llama_cpp", "url": "http://127.0.0.1:8080/v1"}
+COMMAND = [sys.executable, "-np", "{max_num_seqs}", "--port", "{port}"]
+
+
+def test_a_right_command_passes() -> None:
+    """Executable found, every grid key used, the port told once."""
+    check_control(sweep(LLAMA, {"max_num_seqs": [1, 4]}, mode="process", command=COMMAND))
+
+
+def test_a_key_may_be_used_in_the_environment_instead() -> None:
+    """Ollama is set by variables, so a placeholder there counts."""
+    env = {"OLLAMA_NUM_PARALLEL": "{max_num_seqs}"}
+    check_control(sweep(LLAMA, {"max_num_seqs": [1, 4]}, mode="process", command=[sys.executable], env=env))
+
+
+@pytest.mark.parametrize("mode", ["manual", "command"])
+def test_modes_to_come_are_refused(mode: str) -> None:
+    """A mode that is not there yet must not run as if it were."""
+    with pytest.raises(ConfigError, match=f'mode = "{mode}" is not available yet'):
+        check_control(sweep(LLAMA, {"max_num_seqs": [1]}, mode=mode, command=COMMAND))
+
+
+@pytest.mark.parametrize(
+    ("command", "grid", "sentence"),
+    [
+        (COMMAND, {"max_num_seqs": [1], "max_num_batched_tokens": [64]}, "max_num_batched_tokens would change nothing"),
+        ([*COMMAND, "{threads}"], {"max_num_seqs": [1]}, r"\{threads\} has no value"),
+        (["no-such-engine", "{max_num_seqs}"], {"max_num_seqs": [1]}, "no-such-engine is not found on this machine"),
+        ([sys.executable, "--port", "9999"], {}, "says --port 9999, but backend.url says 8080"),
+        ([sys.executable, "--port=9999"], {}, "says --port 9999"),
+    ],
+)
+def test_a_command_that_cannot_work_is_refused(command: list[str], grid: dict[str, list[int]], sentence: str) -> None:
+    """Unused key, unknown placeholder, missing program, wrong port: one sentence each."""
+    with pytest.raises(ConfigError, match=sentence):
+        check_control(sweep(LLAMA, grid, mode="process", command=command))
+
+
+def test_a_program_that_only_one_setting_names_is_looked_for() -> None:
+    """Each setting's own command is checked, so the tenth cell does not fail for a typo."""
+    config = sweep(LLAMA, {"build": [sys.executable, "no-such-engine"]}, mode="process", command=["{build}"])
+    with pytest.raises(ConfigError, match="no-such-engine is not found"):
+        check_control(config)
+
+
+@pytest.mark.parametrize("url", ["ftp://127.0.0.1", "http://127.0.0.1:port", "127.0.0.1:8080", "http://[bad"])
+def test_an_address_that_is_none_is_refused(url: str) -> None:
+    """A mistyped URL is a config mistake, not a failed cell."""
+    with pytest.raises(ConfigError, match=r"backend\.url .* is not a web address"):
+        check_control(sweep({"kind": "openai", "url": url}))
+
+
+@pytest.mark.parametrize(
+    ("grid", "sentence"),
+    [
+        ({"threads": [1, 2]}, "unrecognized arguments: --threads 1"),
+        ({"policy": ["fcfs", "fastest"]}, "fastest"),
+        ({"preset": ["rtx3090/llama-3.1-8b/q4_k_m", "abacus/llama"]}, "abacus"),
+        ({"scheduler": ["vllm_v1", "magic"]}, "magic"),
+    ],
+)
+def test_settings_of_the_built_in_engine_are_read_as_it_will_read_them(
+    grid: dict[str, list[str]], sentence: str
+) -> None:
+    """An unknown key, policy, preset or scheduler in any setting is refused up front."""
+    with pytest.raises(ConfigError, match=sentence):
+        check_control(sweep({"kind": "simulated"}, grid))
+
+
+def test_the_built_in_engine_takes_its_settings() -> None:
+    """The keys that the sweep file promises pass."""
+    check_control(
+        sweep({"kind": "simulated", "kv_tokens": 4096}, {"max_num_seqs": [1, 8], "max_num_batched_tokens": [64]})
+    )
