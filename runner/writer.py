@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
@@ -10,6 +11,15 @@ from storage.records import CellRecord, ClientSample, EngineSample, RequestRecor
 from storage.sweep_store import SweepStore
 
 T = TypeVar("T")
+
+
+@dataclass
+class Rows:
+    """All rows of the cell that runs, kept until the next one begins: its summary is made from them."""
+
+    requests: list[RequestRecord] = field(default_factory=list)
+    engine: list[EngineSample] = field(default_factory=list)
+    client: list[ClientSample] = field(default_factory=list)
 
 
 class Writer:
@@ -20,31 +30,25 @@ class Writer:
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="storage")
         self._open = open_store
         self._store: SweepStore | None = None
-        self._requests: list[RequestRecord] = []
-        self._engine: list[EngineSample] = []
-        self._client: list[ClientSample] = []
+        self._flushed = (0, 0, 0)  # rows of each kind that are on disk
+        self.rows = Rows()
 
     async def open(self) -> None:
         """Opens the store on the writer thread. Raises StorageError."""
         self._store = await self._call(self._open)
 
-    def add_request(self, record: RequestRecord) -> None:
-        self._requests.append(record)
-
-    def add_engine(self, sample: EngineSample) -> None:
-        self._engine.append(sample)
-
-    def add_client(self, sample: ClientSample) -> None:
-        self._client.append(sample)
+    async def begin_cell(self) -> None:
+        """A new cell's rows; those before are on disk afterwards. Raises StorageError."""
+        await self.flush()
+        self.rows, self._flushed = Rows(), (0, 0, 0)
 
     async def flush(self) -> None:
         """Writes what has come since the last flush as one transaction. Raises StorageError (full or lost disk)."""
-        if not (self._requests or self._engine or self._client):
-            return
-        requests, self._requests = self._requests, []
-        engine, self._engine = self._engine, []
-        client, self._client = self._client, []
-        await self._call(lambda: self._held.append(requests, engine, client))
+        r, (i, j, k) = self.rows, self._flushed
+        requests, engine, client = r.requests[i:], r.engine[j:], r.client[k:]
+        if requests or engine or client:
+            self._flushed = (i + len(requests), j + len(engine), k + len(client))
+            await self._call(lambda: self._held.append(requests, engine, client))
 
     async def flush_every_second(self) -> None:
         """Runs until cancelled; a StorageError ends it and with it the sweep."""

@@ -1,0 +1,194 @@
+"""What each `goodput` command does. JSON goes to stdout alone; words and progress go to stderr.
+
+Imports of pandas, Streamlit and Plotly stand inside the functions that need them: a probe must start at once.
+"""
+
+import argparse
+import asyncio
+import json
+import sys
+from collections.abc import Mapping
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from storage.sweeps import list_sweeps, status_of
+
+from runner.config import SweepConfig, count_cells
+from runner.errors import BusyError, ConfigError
+from storage.data_folder import open_data_folder
+from storage.errors import GoodputError
+
+ASK_FROM_CELLS = 1_000
+
+
+def exit_code(error: GoodputError) -> int:
+    """2 for wrong usage or config, 1 for all else."""
+    return 2 if isinstance(error, (ConfigError, BusyError)) else 1
+
+
+def tool_version() -> str:
+    try:
+        return version("goodput-lab")
+    except PackageNotFoundError:  # run from a source tree that is not installed
+        return "unknown"
+
+
+def dashboard(args: argparse.Namespace) -> int:
+    """Serves the pages until Ctrl-C."""
+    from app.serve import serve
+
+    return serve(open_data_folder(args.data), args.host, args.port, open_browser=not args.no_browser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """One sweep file to its end."""
+    from runner.queue import enqueue
+    from runner.sweep_file import load_sweep
+
+    config = load_sweep(args.sweep)
+    _ask_if_large(config, args.yes)
+    data_dir = open_data_folder(args.data)
+    from runner.preflight import check_before
+
+    asyncio.run(check_before(config))
+    return _measure(args, data_dir, enqueue(data_dir, config, args.sweep.name))
+
+
+def resume(args: argparse.Namespace) -> int:
+    """What is left of a sweep; a finished one is only shown."""
+    from runner.queue import find_sweep
+
+    data_dir = open_data_folder(args.data)
+    return _measure(args, data_dir, find_sweep(data_dir, args.id))
+
+
+def list_all(args: argparse.Namespace) -> int:
+    sweeps = list_sweeps(args.data)
+    if args.json:
+        keys = ("sweep_id", "name", "status", "created_unix_ns", "cells_total", "cells_done", "verdict", "simulated")
+        _print_json([{k: getattr(s, k) for k in keys} for s in sweeps])
+        return 0
+    for s in sweeps:
+        print(f"{s.sweep_id}  {s.status:<11} {s.cells_done}/{s.cells_total} cells  {s.name}")
+        if s.verdict:
+            print(f"    {s.verdict}")
+    if not sweeps:
+        print(f"no sweeps in {args.data} yet; `goodput run sample_data/demo.toml` makes one", file=sys.stderr)
+    return 0
+
+
+def show(args: argparse.Namespace) -> int:
+    result = _result(_folder(args))
+    if args.json:
+        _print_json(result)
+    else:
+        _print_result(result)
+    return 0
+
+
+def delete(args: argparse.Namespace) -> int:
+    from runner.queue import delete_sweep, find_sweep
+
+    sweep_id = find_sweep(args.data, args.id)
+    delete_sweep(args.data, sweep_id)
+    print(f"deleted {sweep_id}", file=sys.stderr)
+    return 0
+
+
+def report(args: argparse.Namespace) -> int:
+    _write_report(_folder(args), args.output, private=args.private)
+    return 0
+
+
+def probe(args: argparse.Namespace) -> int:
+    """Exit code 1 when the request failed; the object says why."""
+    from runner.probe import probe as one_request
+
+    answer = asyncio.run(
+        one_request(
+            args.url,
+            api=args.api,
+            model=args.model,
+            prompt=args.prompt,
+            max_tokens=args.max_tokens,
+            api_key_env=args.api_key_env,
+        )
+    )
+    if args.json:
+        _print_json(answer)
+    else:
+        _print_probe(answer)
+    return 0 if answer["outcome"] == "ok" else 1
+
+
+def _measure(args: argparse.Namespace, data_dir: Path, sweep_id: str) -> int:
+    from app.progress import Progress
+    from runner.queue import sweep_folder
+    from runner.work import run_one
+
+    folder = sweep_folder(data_dir, sweep_id)
+    print(f"sweep {sweep_id} in {folder}", file=sys.stderr)
+    with Progress(sys.stderr) as progress:
+        status = run_one(data_dir, sweep_id, progress.show) if status_of(folder) != "done" else "done"
+    result = _result(folder)
+    if args.report:
+        _write_report(folder, args.report, private=False)
+    if args.json:
+        _print_json(result)
+    else:
+        _print_result(result)
+    if status == "stopped":
+        print(f"stopped; everything finished is kept: goodput resume {sweep_id}", file=sys.stderr)
+        return 130
+    return 0 if any(c["status"] == "ok" for c in result["cells"]) else 1
+
+
+def _ask_if_large(config: SweepConfig, yes: bool) -> None:
+    cells = count_cells(config)
+    if cells < ASK_FROM_CELLS or yes:
+        return
+    hours = cells * (config.run.warmup + config.run.duration_s) / 3600
+    text = f"this sweep has {cells:,} cells and takes at least {hours:,.0f} hours"
+    if not sys.stdin.isatty():
+        raise ConfigError(f"{text}; shorten the lists in [grid], or pass --yes if you mean it")
+    print(f"{text}. Start it? [y/N] ", end="", file=sys.stderr, flush=True)
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        raise ConfigError("not started; shorten the lists in [grid]")
+
+
+def _folder(args: argparse.Namespace) -> Path:
+    from runner.queue import find_sweep, sweep_folder
+
+    return sweep_folder(args.data, find_sweep(args.data, args.id))
+
+
+def _result(folder: Path) -> dict[str, Any]:
+    from runner.analysis.result import build_result
+    from storage.queries import read_sweep
+
+    return build_result(read_sweep(folder), status=status_of(folder))
+
+
+def _write_report(folder: Path, path: Path, *, private: bool) -> None:
+    from app.data import write_report
+
+    write_report(folder, path, include_private=private)
+    print(f"wrote {path}", file=sys.stderr)
+
+
+def _print_json(value: object) -> None:
+    print(json.dumps(value, allow_nan=False, ensure_ascii=False))
+
+
+def _print_result(result: Mapping[str, Any]) -> None:
+    from app.views.table import text_table
+
+    print(text_table(result))
+    print(result["choice"]["reason"])
+
+
+def _print_probe(answer: Mapping[str, Any]) -> None:
+    for key, value in answer.items():
+        if value not in (None, "", []):
+            print(f"{key:22} {value}")

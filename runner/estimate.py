@@ -1,0 +1,26 @@
+"""How long a sweep will take. PURE. Shown before it starts and as the time left while it runs."""
+
+from collections.abc import Sequence
+
+from runner.config import PlannedCell, SweepConfig
+
+IDLE_WAIT_S = 1.0  # between cells: queue and batch empty twice in a row
+USUAL_DRAIN_S = 2.0  # most cells end long before the drain limit
+START_S = {"simulated": 1.0, "llama_cpp": 10.0, "vllm": 90.0, "sglang": 90.0}  # a guess until one start was seen
+
+
+def cell_seconds(config: SweepConfig) -> float:
+    """Expected seconds of one cell without a restart: warm-up, window, usual drain, wait for idle."""
+    return config.run.warmup + config.run.duration_s + min(config.run.drain, USUAL_DRAIN_S) + IDLE_WAIT_S
+
+
+def count_starts(cells: Sequence[PlannedCell]) -> int:
+    """Server starts that this order of cells needs: one where the setting differs from the one before."""
+    return sum(1 for i, c in enumerate(cells) if i == 0 or c.setting != cells[i - 1].setting)
+
+
+def sweep_seconds(config: SweepConfig, cells: Sequence[PlannedCell], start_s: float | None = None) -> float:
+    """Expected seconds for `cells` in order; `start_s`: seconds of one server start, when one was measured."""
+    owned = config.backend.kind == "simulated" or config.control.mode in ("process", "command")
+    each = start_s if start_s is not None else START_S.get(config.backend.kind, 30.0)
+    return len(cells) * cell_seconds(config) + (count_starts(cells) * each if owned else 0.0)

@@ -1,0 +1,123 @@
+"""The side files of a running sweep: heartbeat in state.json, one line a second in live.jsonl."""
+
+import asyncio
+import os
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from runner.analysis.live import live_summary
+from storage.records import ClientSample, EngineSample, RequestRecord
+from storage.side_files import append_line, write_state
+
+Progress = Callable[[Mapping[str, Any]], None]
+
+
+class LiveFeed:
+    """What a page may know while the database belongs to the runner."""
+
+    def __init__(self, folder: Path, cells_total: int, on_progress: Progress) -> None:
+        self._folder = folder
+        self._on_progress = on_progress
+        self._started = time.monotonic()
+        self._recent: list[RequestRecord] = []
+        self._counts: Counter[str] = Counter()
+        self._errors: Counter[str] = Counter()
+        self._sent = 0  # of those that have ended; the open ones are counted apart
+        self._engine: EngineSample | None = None
+        self._client: ClientSample | None = None
+        self.open_streams = 0
+        self.cells_total = cells_total
+        self.cells_done = 0
+        self.cell: int | None = None
+        self.phase = "starting"
+        self.eta_s: float | None = None
+        self.status = "starting"
+        self.message = ""
+        self.verdict: str | None = None
+        self._owner = {"pid": os.getpid(), "create_time": psutil.Process().create_time()}
+
+    def begin_cell(self, cell: int, phase: str) -> None:
+        """A new cell: counts start again, what the page shows is of this cell."""
+        self.cell, self.phase = cell, phase
+        self._counts.clear()
+        self._errors.clear()
+        self._recent = []
+        self._sent = 0
+        self._engine = self._client = None
+
+    def note_record(self, record: RequestRecord) -> None:
+        self._sent += record.sent_ns is not None
+        self._recent.append(record)
+        rejected = record.error_kind in ("rate_limited", "overloaded")
+        self._counts["rejected" if rejected else record.outcome] += 1
+        if record.error_kind and record.outcome == "error":
+            self._errors[record.error_kind] += 1
+
+    def note_engine(self, sample: EngineSample) -> None:
+        self._engine = sample
+
+    def note_client(self, sample: ClientSample) -> None:
+        self._client = sample
+
+    def state(self) -> dict[str, Any]:
+        """The content of state.json."""
+        return {
+            "status": self.status,
+            **self._owner,
+            "heartbeat_unix_ns": time.time_ns(),
+            "cell": self.cell,
+            "cells_total": self.cells_total,
+            "cells_done": self.cells_done,
+            "message": self.message,
+            "verdict": self.verdict,
+        }
+
+    def line(self) -> dict[str, Any]:
+        """One line of live.jsonl; the latencies are of the requests that ended since the line before."""
+        recent, self._recent = self._recent, []
+        e, c = self._engine, self._client
+        return {
+            "at_s": round(time.monotonic() - self._started, 3),
+            "cell": self.cell,
+            "phase": self.phase,
+            "cells_done": self.cells_done,
+            "cells_total": self.cells_total,
+            "eta_s": self.eta_s,
+            "sent": self._sent + self.open_streams,
+            "completed": self._counts["ok"],
+            "failed": self._counts["error"],
+            "rejected": self._counts["rejected"],
+            **live_summary(recent),
+            "running": e.running if e else None,
+            "waiting": e.waiting if e else None,
+            "kv_cache_usage": e.kv_cache_usage if e else None,
+            "num_preemptions": e.num_preemptions_total if e else None,
+            "open_streams": self.open_streams,
+            "loop_lag_ms": round(c.loop_lag_ms, 3) if c else None,
+            "cpu_share": round(c.cpu_share, 3) if c else None,
+            "errors": dict(self._errors),
+        }
+
+    def write_state(self) -> None:
+        write_state(self._folder, self.state())
+
+    async def tick(self) -> None:
+        """Writes one line and the heartbeat, off the event loop."""
+        line, state = self.line(), self.state()
+        await asyncio.to_thread(self._write, line, state)
+        self._on_progress(line)
+
+    def _write(self, line: Mapping[str, Any], state: Mapping[str, Any]) -> None:
+        append_line(self._folder, "live.jsonl", dict(line))
+        write_state(self._folder, dict(state))
+
+    async def tick_every_second(self) -> None:
+        """Runs until cancelled."""
+        while True:
+            await self.tick()
+            await asyncio.sleep(1.0)

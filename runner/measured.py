@@ -1,0 +1,122 @@
+"""A running server as a cell uses it: found out once, prompts calibrated, requests sent, metrics watched."""
+
+import asyncio
+import os
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import httpx
+
+from runner.config import Scalar, SweepConfig
+from runner.engines.scrape import Scraper, Source, wait_idle
+from runner.engines.server import Running
+from runner.errors import SettingFailed
+from runner.load.client import Slot, Target, read_answer, run_request, send_request
+from runner.load.clock import Clock
+from runner.load.transport import StampedTransport
+from runner.load.workload import PromptScale, RequestSpec, make_prompt
+from runner.probe import Detected, detect
+from runner.protocols.facts import Ask
+from storage.records import EngineSample, RequestRecord
+
+CALIBRATION_WORDS = (40, 240)
+CALIBRATION_LIMIT_S = 120.0
+
+
+@dataclass
+class Measured:
+    """Made by `find`; closed by its sweep."""
+
+    client: httpx.AsyncClient
+    clock: Clock
+    target: Target
+    model: str | None
+    scale: PromptScale
+    scraper: Scraper
+    prefix_tokens: Mapping[str, int]  # shared prefix of each class
+    detected: Detected
+
+    @classmethod
+    async def find(
+        cls, config: SweepConfig, setting: Mapping[str, Scalar], running: Running, clock: Clock
+    ) -> "Measured":
+        """Asks the server what it speaks and how it counts prompt tokens. Raises SettingFailed if it can't be used."""
+        backend = config.backend
+        client = httpx.AsyncClient(transport=StampedTransport(clock=clock), trust_env=False, timeout=30.0)
+        try:
+            wanted = setting.get("model", backend.model)
+            detected = await detect(
+                client,
+                running.base_url,
+                api=backend.api,
+                model=str(wanted) if wanted is not None else None,
+                api_key_env=backend.api_key_env,
+                kind=backend.kind,
+            )
+            target = Target(
+                running.base_url,
+                detected.api,
+                detected.params,
+                backend.api_key_env,
+                limit_s=config.run.request_timeout_s,
+            )
+            scale = await calibrate(client, target, detected.model)
+        except BaseException:
+            await client.aclose()
+            raise
+        key = os.environ.get(backend.api_key_env) if backend.api_key_env else None
+        source = Source(backend.kind, running.base_url, running.metrics_url, detected.model, key, running.start_line)
+        return cls(
+            client,
+            clock,
+            target,
+            detected.model,
+            scale,
+            Scraper(client, source, config.run.scrape_interval_s),
+            {c.name: c.shared_prefix_tokens for c in config.classes},
+            detected,
+        )
+
+    async def send(self, spec: RequestSpec, cell: int, scheduled_ns: int, origin_ns: int) -> RequestRecord:
+        """One measured request to its record. Never retried, never an exception: a failure is a record."""
+        prompt = make_prompt(spec, self.scale, self.prefix_tokens.get(spec.class_name, 0))
+        ask = Ask(prompt, self.model, spec.output_tokens, priority=spec.priority)
+        slot = Slot(scheduled_ns, origin_ns, cell, spec.request, spec.class_name, spec.prompt_tokens)
+        answer = await send_request(self.client, self.target, ask, slot)
+        return read_answer(answer).record
+
+    async def scrape(self, cell: int, origin_ns: int, keep: Callable[[EngineSample], None]) -> None:
+        """Watches the server until cancelled."""
+        await self.scraper.watch(cell, origin_ns, keep, asyncio.Event())
+
+    async def wait_idle(self, limit_s: float) -> bool:
+        return await wait_idle(self.scraper, limit_s)
+
+    async def close(self) -> None:
+        await self.client.aclose()
+
+
+async def calibrate(client: httpx.AsyncClient, target: Target, model: str | None) -> PromptScale:
+    """Two requests of one token tell how many tokens the server counts per word and for its template.
+
+    They warm the server up as well. A server that does not count prompt tokens gets one word per token.
+    Raises SettingFailed when it refuses an ordinary request.
+    """
+    counts = []
+    for i, words in enumerate(CALIBRATION_WORDS):
+        spec = RequestSpec(i, "calibration", 0, None, words, 1, time.time_ns(), i)
+        prompt = make_prompt(spec, PromptScale())
+        slot = Slot(time.monotonic_ns(), class_name="calibration", prompt_tokens_asked=words)
+        record = (await run_request(client, target, Ask(prompt, model, 2), slot)).record
+        if record.outcome != "ok":
+            raise SettingFailed(
+                record.error_kind or "http_error", f"the server refused a test request: {record.error_detail}"
+            )
+        counts.append(record.prompt_tokens or 0)
+    if not all(counts):
+        return PromptScale()
+    per_word = (counts[1] - counts[0]) / (CALIBRATION_WORDS[1] - CALIBRATION_WORDS[0])
+    if per_word <= 0:  # a server that counts something else
+        return PromptScale()
+    return PromptScale(per_word, counts[0] - CALIBRATION_WORDS[0] * per_word)
