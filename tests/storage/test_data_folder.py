@@ -1,5 +1,6 @@
 """The data folder is checked once, at start, and says plainly what is wrong with it."""
 
+import shutil
 from collections import namedtuple
 from pathlib import Path
 
@@ -83,10 +84,10 @@ def test_a_read_only_place_is_refused() -> None:
 def test_a_nearly_full_disk_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Below 50 MB free the folder is refused with both numbers; at 50 MB it is taken."""
     usage = namedtuple("usage", "total used free")
-    monkeypatch.setattr(storage.data_folder.shutil, "disk_usage", lambda _: usage(1, 1, 49_999_999))
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage(1, 1, 49_999_999))
     with pytest.raises(StorageError, match="only 49 MB free, a sweep needs at least 50 MB"):
         open_data_folder(tmp_path)
-    monkeypatch.setattr(storage.data_folder.shutil, "disk_usage", lambda _: usage(1, 1, 50_000_000))
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage(1, 1, 50_000_000))
     assert open_data_folder(tmp_path) == tmp_path
 
 

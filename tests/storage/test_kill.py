@@ -46,7 +46,7 @@ def test_ten_kills_lose_no_acknowledged_row(tmp_path: Path) -> None:
     rng = random.Random(7)
     told = []
     for cell in range(10):
-        told.append(write_until_killed(tmp_path, cell, batches=rng.randint(1, 40)))
+        told.append(write_until_killed(tmp_path, cell, batches=rng.randint(1, 25)))
         tables = read_sweep(tmp_path)
         for c, last in enumerate(told):
             requests = tables.requests[tables.requests["cell"] == c]

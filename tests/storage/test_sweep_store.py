@@ -3,11 +3,13 @@
 import json
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
 
+import storage.sweep_store
 from storage.errors import StorageError
 from storage.queries import read_sweep
 from storage.records import CellRecord, ClientSample, EngineSample, RequestRecord, SweepMeta
@@ -151,6 +153,7 @@ def test_a_full_disk_is_said_and_keeps_what_was_there(tmp_path: Path) -> None:
     script = f"""
 import resource, signal
 from pathlib import Path
+import storage.sweep_store
 from storage.errors import StorageError
 from storage.records import RequestRecord, SweepMeta
 from storage.sweep_store import SweepStore
@@ -205,3 +208,37 @@ def test_the_same_process_reading_while_writing_is_told(tmp_path: Path) -> None:
         read_sweep(tmp_path)
     store.close()
     assert len(read_sweep(tmp_path).requests) == 0
+
+
+READER = """
+import sys
+import duckdb
+db = duckdb.connect(sys.argv[1], read_only=True)
+print("open", flush=True)
+sys.stdin.readline()
+"""
+
+
+def test_a_resume_waits_for_a_page_that_is_just_reading(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """reopen waits until a reader lets go; with no time to wait it names the reader."""
+    SweepStore.create(tmp_path, META).close()
+    child = subprocess.Popen(
+        [sys.executable, "-c", READER, str(tmp_path / "sweep.duckdb")],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    with child, ThreadPoolExecutor(1) as writer:
+        assert child.stdin is not None
+        assert child.stdout is not None
+        assert child.stdout.readline() == "open\n"
+        assert len(read_sweep(tmp_path).requests) == 0  # readers do not keep each other out
+        with monkeypatch.context() as at_once:
+            at_once.setattr(storage.sweep_store, "_LOCK_WAIT_S", 0.0)
+            with pytest.raises(StorageError, match=f"process {child.pid} has it open"):
+                SweepStore.reopen(tmp_path)
+        monkeypatch.setattr(storage.sweep_store, "_LOCK_WAIT_S", 60.0)
+        reopened = writer.submit(SweepStore.reopen, tmp_path)
+        child.stdin.write("\n")
+        child.stdin.flush()
+        writer.submit(reopened.result(timeout=60).close).result(timeout=60)
