@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -152,11 +153,12 @@ for n in range(300):
 def test_writing_below_a_file_is_said_plainly(tmp_path: Path) -> None:
     """A state, line or wish that cannot be written raises one sentence with the path."""
     (tmp_path / "f").write_text("x")
-    for write in (
+    writes: tuple[Callable[[], None], ...] = (
         lambda: write_state(tmp_path / "f", {}),
         lambda: append_line(tmp_path / "f", "live.jsonl", {}),
         lambda: ask(tmp_path / "f", "stop"),
-    ):
+    )
+    for write in writes:
         with pytest.raises(StorageError, match="cannot be written") as e:
             write()
         assert str(tmp_path) in str(e.value)
