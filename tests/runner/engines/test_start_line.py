@@ -2,7 +2,7 @@
 
 import pytest
 
-from runner.config import Backend
+from runner.config import Backend, Scalar
 from runner.engines.start_line import fill_command, placeholders, secrets_of, shown_line, simulator_args
 from runner.errors import ConfigError
 
@@ -17,7 +17,12 @@ def test_values_are_put_into_their_own_argument() -> None:
         "--port",
         "{port}",
     ]
-    setting = {"model": "my model.gguf", "max_num_seqs": 4, "max_num_batched_tokens": 256, "on": True}
+    setting: dict[str, Scalar] = {
+        "model": "my model.gguf",
+        "max_num_seqs": 4,
+        "max_num_batched_tokens": 256,
+        "on": True,
+    }
     filled = fill_command(command, setting, {"port": 8080})
     assert filled == ["serve", "my model.gguf", "--limits=4/256", "--flag=true", "--port", "8080"]
 
