@@ -68,7 +68,6 @@ class RealtimeEngine:
         self._loop = asyncio.get_running_loop()
         self._answers: dict[Sequence, LiveAnswer] = {}
         self._gone: list[LiveAnswer] = []
-        self._iteration: Iteration | None = None
         self._outbox: list[tuple[asyncio.Transport, bytes]] = []
         self._deadline_s = 0.0  # end of the iteration at work
         self._idle = True
@@ -102,7 +101,6 @@ class RealtimeEngine:
         if not iteration.sequences:
             self._idle = True
             return
-        self._iteration = iteration
         self._count_start(iteration)
         # from the end before, not from now: lateness of one iteration never moves the next
         begun_s = max(self._deadline_s, self._loop.time() - MOST_CATCH_UP_S)
