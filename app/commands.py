@@ -12,12 +12,11 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from storage.sweeps import list_sweeps, status_of
-
 from runner.config import SweepConfig, count_cells
 from runner.errors import BusyError, ConfigError
 from storage.data_folder import open_data_folder
 from storage.errors import GoodputError
+from storage.side_files import list_sweeps, status_of
 
 ASK_FROM_CELLS = 1_000
 

@@ -4,13 +4,13 @@ import asyncio
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import psutil
 
-from runner.analysis.live import live_summary
+from runner.analysis.timeline import live_summary
 from storage.records import ClientSample, EngineSample, RequestRecord
 from storage.side_files import append_line, write_state
 
@@ -20,9 +20,12 @@ Progress = Callable[[Mapping[str, Any]], None]
 class LiveFeed:
     """What a page may know while the database belongs to the runner."""
 
-    def __init__(self, folder: Path, cells_total: int, on_progress: Progress) -> None:
+    def __init__(
+        self, folder: Path, cells_total: int, on_progress: Progress, closed_classes: Sequence[str] = ()
+    ) -> None:
         self._folder = folder
         self._on_progress = on_progress
+        self._closed_classes = closed_classes
         self._started = time.monotonic()
         self._recent: list[RequestRecord] = []
         self._counts: Counter[str] = Counter()
@@ -92,7 +95,7 @@ class LiveFeed:
             "completed": self._counts["ok"],
             "failed": self._counts["error"],
             "rejected": self._counts["rejected"],
-            **live_summary(recent),
+            **live_summary(recent, self._closed_classes),
             "running": e.running if e else None,
             "waiting": e.waiting if e else None,
             "kv_cache_usage": e.kv_cache_usage if e else None,

@@ -4,7 +4,7 @@ import asyncio
 import os
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import httpx
 
@@ -12,7 +12,8 @@ from runner.config import Scalar, SweepConfig
 from runner.engines.scrape import Scraper, Source, wait_idle
 from runner.engines.server import Running
 from runner.errors import SettingFailed
-from runner.load.client import Slot, Target, read_answer, run_request, send_request
+from runner.load.backlog import Backlog
+from runner.load.client import Answer, Result, Slot, Target, read_answer, run_request, send_request
 from runner.load.clock import Clock
 from runner.load.transport import StampedTransport
 from runner.load.workload import PromptScale, RequestSpec, make_prompt
@@ -36,6 +37,15 @@ class Measured:
     scraper: Scraper
     prefix_tokens: Mapping[str, int]  # shared prefix of each class
     detected: Detected
+    waiting: dict[int, asyncio.Future[RequestRecord]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.backlog = Backlog(self._hand_over)
+
+    def _hand_over(self, answer: Answer, result: Result) -> None:
+        done = self.waiting.pop(id(answer))
+        if not done.done():
+            done.set_result(result.record)
 
     @classmethod
     async def find(
@@ -84,7 +94,13 @@ class Measured:
         ask = Ask(prompt, self.model, spec.output_tokens, priority=spec.priority)
         slot = Slot(scheduled_ns, origin_ns, cell, spec.request, spec.class_name, spec.prompt_tokens)
         answer = await send_request(self.client, self.target, ask, slot)
-        return read_answer(answer).record
+        done: asyncio.Future[RequestRecord] = asyncio.get_running_loop().create_future()
+        self.waiting[id(answer)] = done
+        self.backlog.add(answer)
+        try:
+            return await done
+        except asyncio.CancelledError:  # cut at the end of the drain, with the answer already here
+            return read_answer(answer).record
 
     async def scrape(self, cell: int, origin_ns: int, keep: Callable[[EngineSample], None]) -> None:
         """Watches the server until cancelled."""

@@ -28,9 +28,10 @@ from runner.queue import read_config, sweep_folder
 from runner.writer import Rows, Writer, store_opener
 from storage.errors import GoodputError
 from storage.in_memory import tables_of
+from storage.json_files import read_json
 from storage.queries import read_sweep
 from storage.records import CellRecord, SweepMeta
-from storage.side_files import SWEEP, append_line, asked, read_json, read_lines, withdraw
+from storage.side_files import SWEEP, append_line, asked, read_lines, withdraw
 from storage.sweep_store import SCHEMA_VERSION, SweepStore
 
 PAUSE_LOOK_S = 0.5
@@ -50,7 +51,8 @@ async def run_sweep(data_dir: Path, sweep_id: str, *, stop: asyncio.Event, on_pr
     folder = sweep_folder(data_dir, sweep_id)
     config = read_config(folder)
     plans = plan_cells(config)
-    live = LiveFeed(folder, len(plans), on_progress)
+    closed = [c.name for c in config.classes if c.closed or "max_concurrency" in config.grid]
+    live = LiveFeed(folder, len(plans), on_progress, closed)
     for wish in ("stop", "pause", "skip"):
         withdraw(folder, wish)
     live.write_state()
