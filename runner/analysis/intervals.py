@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from runner.analysis.gaps import Floats
+from runner.analysis.percentiles import binomial
 from runner.analysis.requests import Bools
 
 Z95 = 1.959963984540054  # two-sided 95 % point of the normal distribution
@@ -40,6 +41,14 @@ def design_effect(met: Bools) -> float:
     if p in (0.0, 1.0):
         return 1.0
     return max(1.0, float(np.var(means, ddof=1)) * size / (p * (1 - p)))
+
+
+def allowed_misses(n: int, share_target: float) -> int:
+    """Most misses among n requests that still prove, one-sided at 95 %, a share of at least share_target; -1 if even
+    none would. A running cell with more can be given up: it cannot pass any more.
+    """
+    proof = np.cumsum(binomial(n, 1.0 - share_target)) <= 0.05
+    return int(proof.sum()) - 1
 
 
 @dataclass(frozen=True)

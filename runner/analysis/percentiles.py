@@ -45,13 +45,13 @@ def interval(values: Floats, q: float) -> tuple[float, float] | None:
     n = len(known)
     if n < needs(q):
         return None
-    below = np.cumsum(_binomial(n, q))  # below[k] = P(B <= k)
+    below = np.cumsum(binomial(n, q))  # below[k] = P(B <= k)
     low = int(np.searchsorted(below, TAIL, side="right"))  # largest l with P(B <= l - 1) <= 2.5 %
     high = int(np.searchsorted(below, 1.0 - TAIL, side="left")) + 1  # smallest u with P(B >= u) <= 2.5 %
     return float(known[max(low, 1) - 1]), float(known[min(high, n) - 1])
 
 
-def _binomial(n: int, q: float) -> Floats:
+def binomial(n: int, q: float) -> Floats:
     """P(B = k) for k = 0..n."""
     log_factorial = np.concatenate([[0.0], np.cumsum(np.log(np.arange(1, n + 1)))])
     k = np.arange(n + 1)

@@ -1,0 +1,84 @@
+"""Intervals of shares against published examples, and the design effect against known dependence."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from runner.analysis.intervals import Share, allowed_misses, design_effect, paired_difference, pool, wilson
+
+
+@pytest.mark.parametrize(
+    ("k", "n", "low", "high"),
+    [(81, 263, 0.2553, 0.3662), (15, 148, 0.0624, 0.1605), (0, 20, 0.0, 0.1611), (1, 29, 0.0061, 0.1718)],
+)
+def test_wilson_of_newcombe(k: int, n: int, low: float, high: float) -> None:
+    """The score intervals of Newcombe (1998), table I."""
+    assert wilson(k, n) == pytest.approx((low, high), abs=5e-5)
+
+
+def test_a_design_effect_is_a_smaller_sample() -> None:
+    """With design effect 4, 90 of 100 is as uncertain as 22.5 of 25."""
+    assert wilson(90, 100, deff=4.0) == pytest.approx(wilson(22.5, 25))
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(1, 10_000).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))), st.floats(0.1, 100))
+def test_the_interval_holds_the_share_and_stays_in_the_unit(k_n: tuple[int, int], deff: float) -> None:
+    """0 <= low <= k/n <= high <= 1, whatever the design effect."""
+    k, n = k_n
+    low, high = wilson(k, n, deff)
+    assert 0.0 <= low <= k / n <= high <= 1.0
+
+
+def test_without_requests_nothing_is_known() -> None:
+    """n = 0: the whole unit interval, and a Share without value or bounds."""
+    assert wilson(0, 0) == (0.0, 1.0)
+    assert Share(0, 0).value is None
+    assert Share(0, 0).bounds is None
+
+
+def test_design_effect_of_blocks_and_of_independent_requests() -> None:
+    """Blocks of 10 equal outcomes give about 10; independent ones about 1; fewer than 50 or all equal exactly 1."""
+    rng = np.random.default_rng(3)
+    blocks = [design_effect(np.repeat(rng.random(100) < 0.7, 10)) for _ in range(200)]
+    free = [design_effect(rng.random(1000) < 0.7) for _ in range(200)]
+    assert 8.0 < np.mean(blocks) < 12.0
+    assert 1.0 <= np.mean(free) < 1.4
+    assert design_effect(np.ones(500, dtype=bool)) == 1.0
+    assert design_effect(np.arange(49) < 20) == 1.0
+    assert design_effect(np.arange(50) < 25) > 1.0
+
+
+def test_pooled_repeats_add_their_effective_numbers() -> None:
+    """100 requests at design effect 2 and 100 at 1 are 150 effective ones."""
+    both = pool([Share(90, 100, 2.0), Share(80, 100, 1.0)])
+    assert (both.met, both.judged) == (170, 200)
+    assert both.judged / both.deff == pytest.approx(150)
+    assert pool([]).value is None
+
+
+def test_paired_difference_by_hand() -> None:
+    """Differences 1, 0, 0, 1: mean 0.5, standard error sqrt(1/3)/2."""
+    mean, low, high = paired_difference(np.array([1.0, 1, 0, 1]), np.array([0.0, 1, 0, 0]))
+    assert mean == 0.5
+    assert (high - low) / 2 == pytest.approx(1.959964 * (1 / 3) ** 0.5 / 2, rel=1e-6)
+
+
+def test_paired_difference_needs_pairs() -> None:
+    """Different lengths or nothing at all is a mistake of the caller."""
+    for a, b in (([], []), ([1.0], [1.0, 2.0])):
+        with pytest.raises(ValueError, match="same requests"):
+            paired_difference(np.array(a), np.array(b))
+
+
+def test_equal_settings_have_no_difference() -> None:
+    """All pairs equal: difference and interval are exactly 0."""
+    assert paired_difference(np.ones(200), np.ones(200)) == (0.0, 0.0, 0.0)
+
+
+@pytest.mark.parametrize(("n", "misses"), [(50, 1), (100, 4), (200, 12), (400, 29), (1000, 84)])
+def test_allowed_misses_as_published(n: int, misses: int) -> None:
+    """One-sided 95 % for a share of at least .90, as on the metrics page; 28 requests cannot prove it at all."""
+    assert allowed_misses(n, 0.90) == misses
+    assert allowed_misses(28, 0.90) == -1
