@@ -122,3 +122,13 @@ def _close_late(task: asyncio.Task[socket.socket]) -> None:
     """An attempt that lost the race is closed, also when it connected in the meantime."""
     with contextlib.suppress(asyncio.CancelledError, OSError):
         task.result().close()
+
+
+def raise_open_files() -> None:
+    """Lifts the soft limit of open files to the hard one: a stream is a file, and the usual limit is 1,024."""
+    with contextlib.suppress(ImportError, OSError, ValueError):
+        import resource
+
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        if soft != hard:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

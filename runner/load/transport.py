@@ -7,7 +7,6 @@ httpx's own pool walks all connections at each start and end and is what made ht
 """
 
 import asyncio
-import contextlib
 import ssl
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
@@ -18,7 +17,7 @@ import httpx
 from runner.load.clock import Clock
 from runner.load.connection import Connection
 from runner.load.exchange import MAX_BODY_BYTES, Exchange, ExchangeError
-from runner.load.stamped_socket import Address, connect, open_warm_up_socket, resolve
+from runner.load.stamped_socket import Address, connect, open_warm_up_socket, raise_open_files, resolve
 from runner.load.targets import allowed_hosts, refusal
 
 CONNECT_TIMEOUT_S = 10.0
@@ -269,13 +268,3 @@ def _plain_headers(exchange: Exchange) -> list[tuple[bytes, bytes]]:
     """Without the framing: the body of a collected answer is read from its exchange."""
     framing = (b"content-encoding", b"content-length", b"transfer-encoding")
     return [(k, v) for k, v in exchange.headers if k.lower() not in framing]
-
-
-def raise_open_files() -> None:
-    """Lifts the soft limit of open files to the hard one: a stream is a file, and the usual limit is 1,024."""
-    with contextlib.suppress(ImportError, OSError, ValueError):
-        import resource
-
-        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-        if soft != hard:
-            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

@@ -8,8 +8,6 @@ import subprocess
 import sys
 import time
 import zlib
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
 from itertools import pairwise
 from pathlib import Path
 
@@ -20,53 +18,7 @@ from runner.load.exchange import Exchange, ExchangeError
 from runner.load.stamped_socket import enable_stamps, wall_stamp
 from runner.load.transport import Collect, StampedTransport
 from runner.protocols.dialects import says_done
-
-HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"
-Play = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
-
-
-async def take_request(reader: asyncio.StreamReader) -> tuple[bytes, bytes]:
-    """(head, body) of one request."""
-    head = await reader.readuntil(b"\r\n\r\n")
-    length = next((int(h.split(b":")[1]) for h in head.split(b"\r\n") if h.lower().startswith(b"content-length")), 0)
-    return head, await reader.readexactly(length)
-
-
-@asynccontextmanager
-async def serving(play: Play, host: str = "127.0.0.1", context: ssl.SSLContext | None = None) -> AsyncIterator[str]:
-    """A server that runs `play` for each connection; gives its base URL."""
-
-    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            await play(reader, writer)
-        except (ConnectionError, asyncio.IncompleteReadError, ssl.SSLError):
-            pass
-        finally:
-            writer.close()
-
-    server = await asyncio.start_server(handle, host, 0, ssl=context)
-    port = server.sockets[0].getsockname()[1]
-    try:
-        yield f"{'https' if context else 'http'}://{f'[{host}]' if ':' in host else host}:{port}"
-    finally:
-        server.close()
-
-
-def scripted(*writes: bytes, gap_s: float = 0.0) -> Play:
-    """Reads one request, then writes each piece by itself and closes."""
-
-    async def play(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await take_request(reader)
-        for piece in writes:
-            writer.write(piece)
-            await writer.drain()
-            await asyncio.sleep(gap_s)
-
-    return play
-
-
-def chunk(data: bytes) -> bytes:
-    return b"%x\r\n%s\r\n" % (len(data), data)
+from tests.support.scripted_http import HEAD, chunk, scripted, serving, take_request
 
 
 async def fetch(url: str, *, transport: StampedTransport | None = None, **options: object) -> Exchange:

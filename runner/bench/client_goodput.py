@@ -1,0 +1,47 @@
+"""Our own client, as a sweep uses it: transport, backlog, parsing, record."""
+
+import asyncio
+from time import monotonic_ns
+
+import httpx
+
+from runner.bench.closed_loop import Plan, Seen, run_client, run_workers
+from runner.load.backlog import Backlog
+from runner.load.client import Result, Slot, Target, send_request
+from runner.load.event_loop import new_event_loop
+from runner.load.garbage import freeze
+from runner.load.transport import StampedTransport
+from runner.protocols.facts import Ask
+
+clocks: set[str] = set()
+
+
+async def run(plan: Plan) -> list[Seen]:
+    target = Target(plan.url)
+    ask = Ask("count", "bench", plan.tokens)
+    backlog = Backlog()
+    readings: list[asyncio.Future[Result]] = []
+    freeze()
+    async with httpx.AsyncClient(transport=StampedTransport(), trust_env=False) as client:
+
+        async def fetch() -> None:
+            answer = await send_request(client, target, ask, Slot(scheduled_ns=monotonic_ns()))
+            readings.append(asyncio.ensure_future(backlog.read(answer)))
+
+        await run_workers(plan, fetch)
+        return [seen_in(result) for result in await asyncio.gather(*readings)]
+
+
+def seen_in(result: Result) -> Seen:
+    record = result.record
+    if record.error_kind is not None or record.first_chunk_ns is None or record.sent_ns is None:
+        raise SystemExit(f"{record.error_kind}: {record.error_detail}")
+    stamps = [record.first_chunk_ns]
+    for delta in record.chunk_deltas_us:
+        stamps.append(stamps[-1] + delta * 1000)
+    clocks.add(record.clock)
+    return Seen(record.sent_ns, [int(n) for n in result.text.split()], stamps)
+
+
+if __name__ == "__main__":
+    run_client(run, lambda: "user" if "user" in clocks else "kernel", new_event_loop)

@@ -1,0 +1,34 @@
+"""Plain httpx with its own pool on asyncio, its limit lifted: what a script without further thought does."""
+
+import json
+from time import monotonic_ns
+
+import httpx
+
+from runner.bench.closed_loop import BODY, Plan, Seen, run_client, run_workers
+
+
+async def run(plan: Plan) -> list[Seen]:
+    seen: list[Seen] = []
+    limits = httpx.Limits(max_connections=None, max_keepalive_connections=None)
+    async with httpx.AsyncClient(limits=limits, timeout=None, trust_env=False) as client:
+
+        async def fetch() -> None:
+            numbers, stamps = [], []
+            sent_ns = monotonic_ns()
+            async with client.stream("POST", f"{plan.url}/v1/chat/completions", json=BODY) as response:
+                async for line in response.aiter_lines():
+                    now = monotonic_ns()
+                    if line.startswith("data: {") and (choices := json.loads(line[6:])["choices"]):
+                        text = choices[0]["delta"].get("content")
+                        if text:
+                            numbers.append(int(text))
+                            stamps.append(now)
+            seen.append(Seen(sent_ns, numbers, stamps))
+
+        await run_workers(plan, fetch)
+    return seen
+
+
+if __name__ == "__main__":
+    run_client(run, lambda: "user")

@@ -1,0 +1,269 @@
+"""One request, from its dialect's bytes to its record: every failure is a record, and the key stays secret."""
+
+import asyncio
+import json
+from dataclasses import asdict, replace
+from typing import Any
+
+import httpx
+import pytest
+
+from runner.load import client as client_module
+from runner.load.backlog import Backlog
+from runner.load.client import Answer, Result, Slot, Target, build_request, read_answer, run_request, send_request
+from runner.load.exchange import Exchange
+from runner.load.transport import Collect, StampedTransport
+from runner.protocols.facts import Ask
+from tests.cases.load_cases import StreamCase, load_stream_cases
+from tests.support.scripted_http import CHUNKED_HEAD, HEAD, Play, chunk, scripted, serving, take_request
+
+ASK = Ask("hello", "m", 8)
+KEY = "sk-very-secret-0123456789"
+
+
+def event(text: str, finish: str | None = None) -> bytes:
+    choice = {"index": 0, "delta": {"content": text}, "finish_reason": finish}
+    return b"data: " + json.dumps({"choices": [choice]}).encode() + b"\n\n"
+
+
+STREAM = (CHUNKED_HEAD, chunk(event("Hi")), chunk(event(" there", "stop")), chunk(b"data: [DONE]\n\n") + b"0\r\n\r\n")
+
+
+async def ask_one(play: Play, **changes: object) -> Result:
+    """The result of one request to a server that runs `play`."""
+    async with serving(play) as url, httpx.AsyncClient(transport=StampedTransport(allow=())) as client:
+        target = replace(Target(url), **changes)  # type: ignore[arg-type]
+        return await run_request(client, target, ASK, Slot(scheduled_ns=0))
+
+
+def test_a_good_stream_becomes_a_record() -> None:
+    """Text, stamps on the cell's clock, and what was asked stand in the record; all in the order of time."""
+
+    async def run() -> tuple[Result, int]:
+        async with (
+            serving(scripted(*STREAM, gap_s=0.02)) as url,
+            httpx.AsyncClient(transport=StampedTransport(allow=())) as client,
+        ):
+            clock = asyncio.get_running_loop().time
+            origin = round(clock() * 1e9)
+            slot = Slot(origin + 5, origin, cell=3, request=7, class_name="chat", priority=2, prompt_tokens_asked=11)
+            return await run_request(client, Target(url), ASK, slot), round(clock() * 1e9) - origin
+
+    result, took_ns = asyncio.run(run())
+    record = result.record
+    assert (record.outcome, record.error_kind, result.text, record.finish_reason) == ("ok", None, "Hi there", "stop")
+    assert (record.cell, record.request, record.class_name, record.priority) == (3, 7, "chat", 2)
+    assert (record.prompt_tokens_asked, record.output_tokens_asked, record.scheduled_ns) == (11, 8, 5)
+    assert record.sent_ns is not None
+    assert record.first_byte_ns is not None
+    assert record.first_chunk_ns is not None
+    assert record.end_ns is not None
+    assert 0 < record.sent_ns < record.first_byte_ns < record.first_chunk_ns < record.end_ns < took_ns
+    assert record.token_events == 2
+    assert record.chunk_deltas_us[0] > 10_000
+    assert (record.http_status, record.reused_connection, record.resends) == (200, False, 0)
+
+
+@pytest.mark.parametrize(
+    ("status", "header", "message", "kind", "retry_after_s"),
+    [
+        ("404 Not Found", "", "model 'm' not found", "model_not_found", None),
+        ("401 Unauthorized", "", "missing key", "unauthorized", None),
+        ("429 Too Many Requests", "Retry-After: 2\r\n", "slow down", "rate_limited", 2.0),
+        ("503 Service Unavailable", "", "queue is full", "overloaded", None),
+        ("500 Internal Server Error", "", "boom", "server_error", None),
+    ],
+)
+def test_http_errors_are_classed_records(
+    status: str, header: str, message: str, kind: str, retry_after_s: float | None
+) -> None:
+    """A refusal is a record with its kind, the server's words and the wait it asks for."""
+    body = json.dumps({"error": {"message": message}})
+    answer = f"HTTP/1.1 {status}\r\n{header}Content-Length: {len(body)}\r\n\r\n{body}".encode()
+    record = asyncio.run(ask_one(scripted(answer))).record
+    assert (record.outcome, record.error_kind, record.retry_after_s) == ("error", kind, retry_after_s)
+    assert record.http_status == int(status[:3])
+    assert message in (record.error_detail or "")
+    assert record.sent_ns is not None
+    assert record.end_ns is not None
+
+
+def test_a_broken_stream_keeps_its_text_and_stamps() -> None:
+    """A stream cut in the middle is `truncated` with the text up to there."""
+    result = asyncio.run(ask_one(scripted(*STREAM[:2])))
+    assert (result.record.outcome, result.record.error_kind, result.text) == ("error", "truncated", "Hi")
+    assert result.record.token_events == 1
+
+
+def test_a_stalled_stream_is_a_timeout_with_what_came() -> None:
+    """The user's limit for a whole request ends it; what arrived stays."""
+
+    async def play(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await take_request(reader)
+        writer.write(STREAM[0] + STREAM[1])
+        await reader.read()
+
+    result = asyncio.run(ask_one(play, limit_s=0.2))
+    assert (result.record.error_kind, result.text) == ("timeout", "Hi")
+
+
+@pytest.mark.parametrize(
+    "url", ["http://169.254.169.254/latest", "http://127.0.0.1:1", "ftp://127.0.0.1", "http://[::bad", "http://a b"]
+)
+def test_unreachable_targets_are_connect_records(url: str) -> None:
+    """Nobody there, a forbidden address, nonsense: a record, never an exception."""
+
+    async def run() -> Result:
+        async with httpx.AsyncClient(transport=StampedTransport(allow=())) as client:
+            return await run_request(client, Target(url), ASK, Slot(scheduled_ns=0))
+
+    record = asyncio.run(run()).record
+    assert (record.outcome, record.error_kind) == ("error", "connect")
+    assert record.error_detail
+    assert record.sent_ns is None
+
+
+def test_a_request_that_our_own_run_cuts_is_a_cancelled_record(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cancelling the task gives a `cancelled` record with what had arrived, not an exception."""
+    collects: list[Collect] = []
+
+    def collect(**options: Any) -> Collect:  # noqa: ANN401 - passed on
+        collects.append(Collect(**options))
+        return collects[-1]
+
+    monkeypatch.setattr(client_module, "Collect", collect)
+
+    async def run() -> Result:
+        async def play(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await take_request(reader)
+            writer.write(STREAM[0] + STREAM[1])
+            await reader.read()
+
+        async with serving(play) as url, httpx.AsyncClient(transport=StampedTransport(allow=())) as client:
+            task = asyncio.create_task(run_request(client, Target(url), ASK, Slot(scheduled_ns=0)))
+            while not collects or not collects[0].exchange.parts:
+                await asyncio.sleep(0)
+            task.cancel()
+            return await task
+
+    result = asyncio.run(run())
+    assert (result.record.outcome, result.record.error_kind) == ("cancelled", "cancelled")
+    assert result.text == "Hi"
+
+
+def test_the_key_is_sent_and_appears_nowhere_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The key of the environment goes out as a bearer token; a server that echoes it can't bring it into a record."""
+    monkeypatch.setenv("TEST_LLM_KEY", KEY + "\n")
+    heads: list[bytes] = []
+
+    async def play(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        heads.append((await take_request(reader))[0])
+        body = f"the key {KEY} is wrong".encode()
+        writer.write(b"HTTP/1.1 401 U\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body))
+        await writer.drain()
+
+    result = asyncio.run(ask_one(play, api_key_env="TEST_LLM_KEY"))
+    assert f"authorization: bearer {KEY}\r\n".encode() in heads[0].lower()
+    assert result.record.error_kind == "unauthorized"
+    assert KEY not in json.dumps(asdict(result.record))
+    assert KEY not in repr(Target("http://x", api_key_env="TEST_LLM_KEY"))
+
+
+def test_a_key_with_a_line_break_inside_is_a_record_that_does_not_show_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A damaged key can't smuggle a header in, and its text is in no message."""
+    monkeypatch.setenv("TEST_LLM_KEY", "abc\r\nX-Evil: 1")
+    record = asyncio.run(ask_one(scripted(*STREAM), api_key_env="TEST_LLM_KEY")).record
+    assert record.error_kind == "connect"
+    assert "Evil" not in (record.error_detail or "")
+
+
+def test_no_compression_is_asked_for() -> None:
+    """Compression would merge tokens into one read."""
+    assert build_request(Target("http://127.0.0.1:8000"), ASK).headers["accept-encoding"] == "identity"
+
+
+def test_bytes_that_are_no_http_are_a_record() -> None:
+    """Whatever speaks on that port, the record says http_error."""
+    assert asyncio.run(ask_one(scripted(b"hello\r\n\r\n"))).record.error_kind == "http_error"
+
+
+CHOSEN = ("A01", "A13", "A21", "A23", "A24", "A27", "A28", "A31", "A33", "A35", "A39", "B18", "B19", "B23")
+CASES = [case for case in load_stream_cases() if case.id in CHOSEN]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
+def test_public_bug_reports_over_a_real_socket(case: StreamCase) -> None:
+    """Each case, played with its own timing, gives the text, the outcome and the first-token time that are right."""
+
+    async def play(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await take_request(reader)
+        headers = "".join(f"{name}: {value}\r\n" for name, value in case.headers.items())
+        writer.write(f"HTTP/1.1 {case.status} X\r\n{headers}Transfer-Encoding: chunked\r\n\r\n".encode())
+        for delay_ms, data in case.chunks:
+            await asyncio.sleep(delay_ms / 1000)
+            writer.write(chunk(data))
+            await writer.drain()
+        if case.end != "cut":
+            writer.write(b"0\r\n\r\n")
+
+    result = asyncio.run(ask_one(play, api=case.api))
+    record, expected = result.record, case.expected
+    assert (record.outcome, record.error_kind) == (expected["outcome"], expected.get("error_kind"))
+    if "text" in expected:
+        assert result.text == expected["text"]
+    if expected.get("ttft_ms") is not None and record.outcome == "ok":
+        assert record.first_chunk_ns is not None
+        assert record.sent_ns is not None
+        ttft_ms = (record.first_chunk_ns - record.sent_ns) / 1e6
+        assert expected["ttft_ms"] - 1 <= ttft_ms < expected["ttft_ms"] + 300  # never early; late when the machine is
+
+
+def test_the_backlog_gives_every_answer_its_result() -> None:
+    """Answers that end together are read one after the other, each to its own waiter, also beyond the byte limit."""
+
+    def answer(text: str) -> Answer:
+        exchange = Exchange(
+            sent_ns=1, end_ns=9, status=200, complete=True, headers=[(b"content-type", b"text/event-stream")]
+        )
+        exchange.parts.append(event(text, "stop") + b"data: [DONE]\n\n")
+        exchange.stamps.append(5)
+        exchange.counts.append(1)
+        return Answer(Target("http://x"), ASK, Slot(0), exchange)
+
+    async def run() -> list[Result]:
+        backlog = Backlog()
+        return list(await asyncio.gather(*(backlog.read(answer(f"{i}")) for i in range(50))))
+
+    assert [r.text for r in asyncio.run(run())] == [str(i) for i in range(50)]
+
+
+def test_a_cancelled_wait_in_the_backlog_still_gives_the_record() -> None:
+    """The end of a run does not lose an answer that has arrived but is not read yet."""
+
+    async def run() -> Result:
+        async with (
+            serving(scripted(*STREAM)) as url,
+            httpx.AsyncClient(transport=StampedTransport(allow=())) as client,
+        ):
+            answer = await send_request(client, Target(url), ASK, Slot(scheduled_ns=0))
+            task = asyncio.create_task(Backlog().read(answer))
+            await asyncio.sleep(0)
+            task.cancel()
+            return await task
+
+    result = asyncio.run(run())
+    assert (result.record.outcome, result.text) == ("ok", "Hi there")
+
+
+def test_compressed_answers_in_a_foreign_encoding_are_records() -> None:
+    """An encoding that was not asked for is http_error with the encoding's name."""
+    answer = HEAD + b"Content-Encoding: zstd\r\nContent-Length: 2\r\n\r\nxx"
+    record = asyncio.run(ask_one(scripted(answer))).record
+    assert record.error_kind == "http_error"
+    assert "zstd" in (record.error_detail or "")
+
+
+def test_read_answer_of_nothing_is_an_error_record() -> None:
+    """An answer that never got a byte is read without an exception."""
+    record = read_answer(Answer(Target("http://x"), ASK, Slot(0), error=("connect", "nobody there"))).record
+    assert (record.outcome, record.error_kind, record.error_detail) == ("error", "connect", "nobody there")
