@@ -1,6 +1,5 @@
 """Our own client, as a sweep uses it: transport, backlog, parsing, record."""
 
-import asyncio
 from time import monotonic_ns
 
 import httpx
@@ -19,17 +18,18 @@ clocks: set[str] = set()
 async def run(plan: Plan) -> list[Seen]:
     target = Target(plan.url)
     ask = Ask("count", "bench", plan.tokens)
-    backlog = Backlog()
-    readings: list[asyncio.Future[Result]] = []
+    seen: list[Seen] = []
+    backlog = Backlog(lambda _, result: seen.append(seen_in(result)))
     freeze()
     async with httpx.AsyncClient(transport=StampedTransport(), trust_env=False) as client:
 
         async def fetch() -> None:
             answer = await send_request(client, target, ask, Slot(scheduled_ns=monotonic_ns()))
-            readings.append(asyncio.ensure_future(backlog.read(answer)))
+            backlog.add(answer)
 
         await run_workers(plan, fetch)
-        return [seen_in(result) for result in await asyncio.gather(*readings)]
+        await backlog.drain()
+    return seen
 
 
 def seen_in(result: Result) -> Seen:

@@ -45,7 +45,6 @@ class Slot:
     cell: int = 0
     request: int = 0
     class_name: str = "probe"
-    priority: int = 0
     prompt_tokens_asked: int = 0
 
 
@@ -145,7 +144,7 @@ def _sent_record(answer: Answer, error: tuple[str, str] | None, retry_after_s: f
         cell=slot.cell,
         request=slot.request,
         class_name=slot.class_name,
-        priority=slot.priority,
+        priority=answer.ask.priority or 0,
         prompt_tokens_asked=slot.prompt_tokens_asked,
         output_tokens_asked=answer.ask.max_tokens,
         scheduled_ns=slot.scheduled_ns - slot.origin_ns,

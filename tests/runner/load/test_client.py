@@ -8,9 +8,10 @@ from typing import Any
 import httpx
 import pytest
 
+from runner.load import backlog as backlog_module
 from runner.load import client as client_module
 from runner.load.backlog import Backlog
-from runner.load.client import Answer, Result, Slot, Target, build_request, read_answer, run_request, send_request
+from runner.load.client import Answer, Result, Slot, Target, build_request, read_answer, run_request
 from runner.load.exchange import Exchange
 from runner.load.transport import Collect, StampedTransport
 from runner.protocols.facts import Ask
@@ -46,8 +47,8 @@ def test_a_good_stream_becomes_a_record() -> None:
         ):
             clock = asyncio.get_running_loop().time
             origin = round(clock() * 1e9)
-            slot = Slot(origin + 5, origin, cell=3, request=7, class_name="chat", priority=2, prompt_tokens_asked=11)
-            return await run_request(client, Target(url), ASK, slot), round(clock() * 1e9) - origin
+            slot = Slot(origin + 5, origin, cell=3, request=7, class_name="chat", prompt_tokens_asked=11)
+            return await run_request(client, Target(url), replace(ASK, priority=2), slot), round(clock() * 1e9) - origin
 
     result, took_ns = asyncio.run(run())
     record = result.record
@@ -218,41 +219,32 @@ def test_public_bug_reports_over_a_real_socket(case: StreamCase) -> None:
         assert expected["ttft_ms"] - 1 <= ttft_ms < expected["ttft_ms"] + 300  # never early; late when the machine is
 
 
-def test_the_backlog_gives_every_answer_its_result() -> None:
-    """Answers that end together are read one after the other, each to its own waiter, also beyond the byte limit."""
+def test_the_backlog_hands_over_every_answer_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Answers that end together are read one after the other; beyond the byte limit `add` itself reads."""
 
     def answer(text: str) -> Answer:
-        exchange = Exchange(
-            sent_ns=1, end_ns=9, status=200, complete=True, headers=[(b"content-type", b"text/event-stream")]
-        )
+        headers = [(b"content-type", b"text/event-stream")]
+        exchange = Exchange(sent_ns=1, end_ns=9, status=200, complete=True, headers=headers)
         exchange.parts.append(event(text, "stop") + b"data: [DONE]\n\n")
         exchange.stamps.append(5)
         exchange.counts.append(1)
         return Answer(Target("http://x"), ASK, Slot(0), exchange)
 
-    async def run() -> list[Result]:
-        backlog = Backlog()
-        return list(await asyncio.gather(*(backlog.read(answer(f"{i}")) for i in range(50))))
+    async def run() -> int:
+        backlog = Backlog(lambda _, result: texts.append(result.text))
+        for i in range(50):
+            backlog.add(answer(f"{i}"))
+        read_by_add = len(texts)
+        await backlog.drain()
+        return read_by_add
 
-    assert [r.text for r in asyncio.run(run())] == [str(i) for i in range(50)]
-
-
-def test_a_cancelled_wait_in_the_backlog_still_gives_the_record() -> None:
-    """The end of a run does not lose an answer that has arrived but is not read yet."""
-
-    async def run() -> Result:
-        async with (
-            serving(scripted(*STREAM)) as url,
-            httpx.AsyncClient(transport=StampedTransport(allow=())) as client,
-        ):
-            answer = await send_request(client, Target(url), ASK, Slot(scheduled_ns=0))
-            task = asyncio.create_task(Backlog().read(answer))
-            await asyncio.sleep(0)
-            task.cancel()
-            return await task
-
-    result = asyncio.run(run())
-    assert (result.record.outcome, result.text) == ("ok", "Hi there")
+    texts: list[str] = []
+    assert asyncio.run(run()) == 0
+    assert texts == [str(i) for i in range(50)]
+    texts.clear()
+    monkeypatch.setattr(backlog_module, "MAX_PENDING_BYTES", 10 * answer("0").exchange.body_bytes)
+    assert asyncio.run(run()) >= 39
+    assert texts == [str(i) for i in range(50)]
 
 
 def test_compressed_answers_in_a_foreign_encoding_are_records() -> None:
