@@ -2,6 +2,7 @@
 
 import itertools
 import re
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
@@ -20,8 +21,13 @@ Api = Literal[
 GapRule = Literal["p99_gap", "mean_tpot", "every_gap", "deadline", "fluidity"]
 
 
+# A sweep's folder is made to be copied and shared: no secret may stand in its config.
+_SECRET_NAME = re.compile(r"(api[-_]?keys?|key|token|password|passwd|secret|credentials?)$", re.IGNORECASE)
+VARIABLE = re.compile(r"\$\{[A-Za-z_][A-Za-z0-9_]*\}")
+
+
 class _Model(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=False, allow_inf_nan=False)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 def _length(value: object) -> object:
@@ -129,6 +135,9 @@ class Backend(_Model):
 
     @model_validator(mode="after")
     def _needs_url(self) -> Self:
+        for key in ("url", "metrics_url"):
+            if _holds_secret(getattr(self, key) or ""):
+                raise ValueError(f"{key} holds a user name or a key; take it out and name a variable in api_key_env")
         if self.kind == "simulated" and self.url:
             raise ValueError("the built-in engine is started by Goodput Lab: leave url out")
         if self.kind != "simulated" and not self.url:
@@ -150,7 +159,29 @@ class Control(_Model):
     def _needs_command(self) -> Self:
         if self.mode in ("process", "command") and not self.command:
             raise ValueError(f'mode = "{self.mode}" needs command = ["…"]')
+        for name, value in secret_places(self.command or (), self.env):
+            if value and not VARIABLE.fullmatch(value):
+                raise ValueError(
+                    f"{name} is given as it is; write ${{NAME}} and set that variable where Goodput Lab runs"
+                )
         return self
+
+
+def _holds_secret(url: str) -> bool:
+    """True for user info, or a query parameter that looks like a key."""
+    authority, _, rest = url.partition("://")[2].partition("/")
+    names = (part.partition("=")[0] for part in rest.partition("?")[2].split("&"))
+    return "@" in authority or any(_SECRET_NAME.search(name) for name in names)
+
+
+def secret_places(command: Sequence[str], env: Mapping[str, str]) -> list[tuple[str, str]]:
+    """(place, value) of what stands in variables and behind flags whose names say that it is a secret."""
+    places = [(f"env.{k}", v) for k, v in env.items() if _SECRET_NAME.search(k)]
+    for flag, following in zip(command, (*command[1:], ""), strict=False):
+        name, equals, value = flag.partition("=")
+        if name.startswith("-") and _SECRET_NAME.search(name):
+            places.append((f"command: the value of {name}", value if equals else following))
+    return places
 
 
 class Run(_Model):
@@ -235,8 +266,12 @@ def _check_grid(config: SweepConfig) -> None:
     by_weight = any(c.weight is not None for c in config.classes)
     if by_weight and not any(k in config.grid for k in LOAD_AXES):
         raise ValueError("classes with a weight need request_rate or max_concurrency in grid")
+    if by_weight and "load_scale" in config.grid:
+        raise ValueError("load_scale scales classes with a rate or a trace; classes with a weight need request_rate")
     if "request_rate" in config.grid and not by_weight:
         raise ValueError("grid has request_rate, but no class has a weight to share it")
+    if "max_concurrency" in config.grid and not by_weight and not any(c.closed for c in config.classes):
+        raise ValueError("grid has max_concurrency, but no class has a weight or closed = { concurrency = … }")
 
 
 class PlannedCell(_Model):
@@ -293,12 +328,13 @@ def parse_sweep(raw: object, source: str, backends: dict[str, Any] | None = None
 def plain_error(error: ValidationError) -> str:
     """The first problem as one sentence: key, what is wrong, how to mend."""
     first = error.errors(include_url=False)[0]
-    key = ".".join(str(p) for p in first["loc"] if p not in ("function-before", "after")) or "the file"
-    message = first["msg"].removeprefix("Value error, ")
+    key = ".".join(str(p) for p in first["loc"])
+    where = f"{key}: " if key else ""
+    message = first["msg"].removeprefix("Value error, ").replace("valid tuple", "list, such as [1, 2]")
     if first["type"] == "extra_forbidden":
         return f"{key} is not a known key; remove it or check its spelling"
     if first["type"] == "missing":
         return f"{key} is missing; add it"
     more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
     got = "" if first["type"] == "value_error" else f", not {first['input']!r}"
-    return f"{key}: {message[0].lower() + message[1:]}{got}{more}"
+    return f"{where}{message[0].lower() + message[1:]}{got}{more}"

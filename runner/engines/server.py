@@ -19,7 +19,7 @@ from runner.engines.catalogue import KINDS
 from runner.engines.engine_log import EngineLog
 from runner.engines.orphan import remove_pid_file, write_pid_file
 from runner.engines.readiness import wait_until_ready
-from runner.engines.start_line import fill_command, secrets_of, shown_line, simulator_args
+from runner.engines.start_line import fill_command, secrets_of, shown_line, simulator_args, with_variables
 from runner.errors import SettingFailed
 
 LOG_FILE = "engine.log"
@@ -137,8 +137,10 @@ class Server:
         extra: dict[str, Scalar] = {"port": host_and_port(str(backend.url))[1]}
         command = fill_command(control.command or (), setting, extra)
         env = dict(zip(control.env, fill_command(tuple(control.env.values()), setting, extra), strict=True))
-        secrets = secrets_of(command, env, self._key())
-        return _Plan(command, env, secrets, str(backend.url), shown_line(command, env, secrets))
+        line = shown_line(command, env, [])
+        command = with_variables(command, os.environ)
+        env = dict(zip(env, with_variables(tuple(env.values()), os.environ), strict=True))
+        return _Plan(command, env, secrets_of(command, env, self._key()), str(backend.url), line)
 
     async def _start(self, plan: _Plan) -> Running:
         host, port = self._port = host_and_port(plan.base_url)

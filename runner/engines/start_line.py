@@ -4,12 +4,11 @@ import re
 import shlex
 from collections.abc import Mapping, Sequence
 
-from runner.config import Backend, Scalar
+from runner.config import VARIABLE, Backend, Scalar, secret_places
 from runner.errors import ConfigError
 from runner.protocols.scrub import scrub
 
 PLACEHOLDER = re.compile(r"\{([a-z][a-z0-9_]*)\}")
-_SECRET_NAME = re.compile(r"(api[-_]?keys?|key|token|password|passwd|secret|credentials?)$", re.IGNORECASE)
 _BACKEND_KEYS = ("scheduler", "preset", "profile", "kv_tokens", "policy")  # of the built-in engine
 _COST_SOURCES = ("preset", "profile", "cost")
 
@@ -28,6 +27,11 @@ def fill_command(
     """
     values = {**(extra or {}), **setting}
     return [PLACEHOLDER.sub(lambda m: _shown(values, m.group(1)), part) for part in command]
+
+
+def with_variables(parts: Sequence[str], environ: Mapping[str, str]) -> list[str]:
+    """`${NAME}` replaced by that environment variable; one that is not set is left for a shell to read."""
+    return [VARIABLE.sub(lambda m: environ.get(m.group()[2:-1], m.group()), part) for part in parts]
 
 
 def _shown(values: Mapping[str, Scalar], name: str) -> str:
@@ -53,11 +57,7 @@ def simulator_args(backend: Backend, setting: Mapping[str, Scalar]) -> list[str]
 
 def secrets_of(command: Sequence[str], env: Mapping[str, str], key: str | None) -> list[str]:
     """The values that must never be shown: the API key, and what stands behind --api-key, HF_TOKEN and the like."""
-    found = {v for k, v in env.items() if _SECRET_NAME.search(k)}
-    for flag, following in zip(command, [*command[1:], ""], strict=True):
-        name, equals, value = flag.partition("=")
-        if name.startswith("-") and _SECRET_NAME.search(name):
-            found.add(value if equals else following)
+    found = {value for _, value in secret_places(command, env)}
     if key:
         found.add(key)
     return sorted((v for v in found if v and not v.startswith("-")), key=len, reverse=True)

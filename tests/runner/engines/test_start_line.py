@@ -3,7 +3,7 @@
 import pytest
 
 from runner.config import Backend, Scalar
-from runner.engines.start_line import fill_command, placeholders, secrets_of, shown_line, simulator_args
+from runner.engines.start_line import fill_command, placeholders, secrets_of, shown_line, simulator_args, with_variables
 from runner.errors import ConfigError
 
 
@@ -25,6 +25,13 @@ def test_values_are_put_into_their_own_argument() -> None:
     }
     filled = fill_command(command, setting, {"port": 8080})
     assert filled == ["serve", "my model.gguf", "--limits=4/256", "--flag=true", "--port", "8080"]
+
+
+def test_variables_are_filled_at_the_start_and_not_in_what_is_shown() -> None:
+    """`${NAME}` becomes the variable's value in the command that runs; one that is not set is left for a shell."""
+    command = ["serve", "--api-key", "${LLM_KEY}", "--home=${NOT_SET}"]
+    assert with_variables(command, {"LLM_KEY": "abc"}) == ["serve", "--api-key", "abc", "--home=${NOT_SET}"]
+    assert "abc" not in shown_line(command, {}, [])
 
 
 def test_json_in_an_argument_is_left_alone() -> None:

@@ -1,0 +1,140 @@
+"""A sweep file: what is taken, and one plain sentence for each mistake."""
+
+import copy
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from runner.config import count_cells, parse_sweep, plan_cells
+from runner.errors import ConfigError
+from runner.sweep_file import load_sweep
+
+Raw = dict[str, Any]
+CHAT: Raw = {"name": "chat", "weight": 1, "prompt_tokens": 32, "output_tokens": {"p50": 10, "p90": 20, "max": 40}}
+PROCESS: Raw = {"mode": "process", "command": ["server", "-np", "{max_num_seqs}"]}
+
+
+def sweep(**changes: object) -> Raw:
+    base: Raw = {
+        "name": "test",
+        "backend": {"kind": "llama_cpp", "url": "http://127.0.0.1:8080"},
+        "control": PROCESS,
+        "grid": {"max_num_seqs": [1, 2], "request_rate": [1.0, 2.0]},
+        "classes": [CHAT],
+    }
+    return {**copy.deepcopy(base), **changes}
+
+
+def with_command(*command: str) -> Raw:
+    return {"mode": "process", "command": list(command)}
+
+
+def test_the_cells_of_a_setting_stand_together_so_that_its_server_starts_once() -> None:
+    """Server settings vary slowest within a repeat, load levels fastest."""
+    cells = plan_cells(parse_sweep(sweep(run={"repeats": 2}), "f"))
+    assert [(c.repeat, c.setting["max_num_seqs"], c.load["request_rate"]) for c in cells] == [
+        (0, 1, 1.0), (0, 1, 2.0), (0, 2, 1.0), (0, 2, 2.0),
+        (1, 1, 1.0), (1, 1, 2.0), (1, 2, 1.0), (1, 2, 2.0),
+    ]  # fmt: skip
+    assert [c.cell for c in cells] == list(range(8))
+
+
+def test_cells_are_counted_without_being_built() -> None:
+    """A typo that asks for a million cells is counted at once."""
+    raw = sweep(grid={"max_num_seqs": list(range(1, 1001)), "request_rate": [x / 10 for x in range(1, 1001)]})
+    assert count_cells(parse_sweep(raw, "f")) == 1_000_000
+
+
+@pytest.mark.parametrize(("duration_s", "warmup_s"), [(120, 30), (600, 60), (1200, 120), (40, 10), (8, 2)])
+def test_warm_up_is_the_larger_of_30_s_and_a_tenth_but_at_most_a_quarter(duration_s: float, warmup_s: float) -> None:
+    """metrics.md: drop max(30 s, 10 %), scaled down for short runs."""
+    assert parse_sweep(sweep(run={"duration_s": duration_s}), "f").run.warmup == warmup_s
+
+
+MISTAKES: list[tuple[str, Callable[[Raw], object], list[str]]] = [
+    ("unknown key", lambda d: d.update(gird={}), ["gird", "not a known key"]),
+    ("unknown key inside", lambda d: d["backend"].update(ulr="x"), ["backend.ulr", "not a known key"]),
+    ("missing part", lambda d: d.pop("classes"), ["classes", "missing"]),
+    ("wrong type", lambda d: d.update(run={"duration_s": "long"}), ["run.duration_s", "number", "'long'"]),
+    ("a number for a list", lambda d: d.update(grid={"request_rate": 3}), ["grid.request_rate", "list"]),
+    ("empty grid", lambda d: d.update(grid={}), ["grid is empty", "request_rate = [1.0]"]),
+    ("empty list", lambda d: d["grid"].update(max_num_seqs=[]), ["grid.max_num_seqs", "at least one value"]),
+    ("value twice", lambda d: d["grid"].update(max_num_seqs=[4, 4]), ["grid.max_num_seqs", "twice"]),
+    ("fraction of a seat", lambda d: d["grid"].update(max_num_seqs=[1.5]), ["grid.max_num_seqs", "whole numbers"]),
+    ("rate of zero", lambda d: d["grid"].update(request_rate=[0]), ["grid.request_rate", "above 0"]),
+    ("two load axes", lambda d: d["grid"].update(max_concurrency=[1]), ["request_rate and max_concurrency"]),
+    ("weights without a rate", lambda d: d.update(grid={"max_num_seqs": [1]}), ["request_rate or max_concurrency"]),
+    ("cap of no class", lambda d: d["grid"].update(rag_max_in_flight=[2]), ["rag_max_in_flight", "chat"]),
+    ("a class twice", lambda d: d.update(classes=[CHAT, CHAT]), ["same name"]),
+    ("no arrivals", lambda d: d["classes"][0].pop("weight"), ["classes.0", "exactly one of weight, rate"]),
+    ("two arrivals", lambda d: d["classes"][0].update(rate=1), ["classes.0", "exactly one of weight, rate"]),
+    ("two lengths", lambda d: d["classes"][0].update(prompt_tokens={"fixed": 3, "p50": 2}), ["exactly one of fixed"]),
+    ("p90 below p50", lambda d: d["classes"][0].update(prompt_tokens={"p50": 9, "p90": 2}), ["p90 >= p50"]),
+    ("target below zero", lambda d: d["classes"][0].update(slo={"ttft_ms": -1, "gap_ms": 1}), ["ttft_ms", "above 0"]),
+    ("kind unknown", lambda d: d["backend"].update(kind="gpt"), ["backend.kind", "'llama_cpp'", "'gpt'"]),
+    ("no URL", lambda d: d["backend"].pop("url"), ["backend", 'url = "http://host:port"']),
+    ("settings nobody applies", lambda d: d.pop("control"), ["max_num_seqs", 'mode = "process"']),
+    ("no command", lambda d: d.update(control={"mode": "process"}), ["control", "command"]),
+    ("saved backend unknown", lambda d: d.update(backend="nas"), ["backend 'nas'", "[backend]"]),
+    ("user in the URL", lambda d: d["backend"].update(url="http://u:SECRET@h:1"), ["backend", "api_key_env"]),
+    ("key in the URL", lambda d: d["backend"].update(url="http://h:1/v1?api_key=SECRET"), ["backend", "api_key_env"]),
+    ("key in the command", lambda d: d.update(control=with_command("s", "--api-key", "SECRET")), ["${NAME}"]),
+    ("key after =", lambda d: d.update(control=with_command("s", "--api-key=SECRET")), ["--api-key", "${NAME}"]),
+    ("key in the environment", lambda d: d["control"].update(env={"HF_TOKEN": "SECRET"}), ["env.HF_TOKEN"]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("change", "says"), [m[1:] for m in MISTAKES], ids=[m[0] for m in MISTAKES])
+def test_each_mistake_is_one_sentence_that_names_file_key_and_mend(
+    change: Callable[[Raw], object], says: list[str]
+) -> None:
+    """The sentence has no line break, no secret, and the words a person needs to mend it."""
+    raw = sweep()
+    change(raw)
+    with pytest.raises(ConfigError) as error:
+        parse_sweep(raw, "mine.toml")
+    text = str(error.value)
+    assert text.startswith("mine.toml: ")
+    assert "\n" not in text
+    assert "SECRET" not in text
+    for word in says:
+        assert word in text.replace("greater than 0", "above 0")
+
+
+def test_a_key_by_the_name_of_a_variable_is_taken() -> None:
+    """`${NAME}` behind --api-key is how a start command gets its key."""
+    raw = sweep(control={**PROCESS, "command": ["s", "--api-key", "${LLM_API_KEY}", "-np", "{max_num_seqs}"]})
+    assert parse_sweep(raw, "f").control.command is not None
+
+
+def test_a_saved_backend_brings_its_control_along() -> None:
+    """`backend = "name"` takes the saved table, and its control unless the file has its own."""
+    saved = {"nas": {"kind": "llama_cpp", "url": "http://127.0.0.1:1", "control": PROCESS}}
+    raw = sweep(backend="nas")
+    del raw["control"]
+    config = parse_sweep(raw, "f", saved)
+    assert config.control.mode == "process"
+    assert config.backend.url == "http://127.0.0.1:1"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "says"),
+    [
+        ("none.toml", None, "no such file"),
+        ("bad.toml", "name = ", "not valid TOML"),
+        ("bad.json", "{", "not valid JSON"),
+        ("latin.toml", b"name = '\xe6'", "cannot be read"),
+    ],
+)
+def test_a_file_that_cannot_be_read_is_one_sentence(
+    tmp_path: Path, name: str, text: str | bytes | None, says: str
+) -> None:
+    """Missing, torn and foreign files are named with what to do."""
+    path = tmp_path / name
+    if text is not None:
+        path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    with pytest.raises(ConfigError, match=says) as error:
+        load_sweep(path)
+    assert str(path) in str(error.value)
