@@ -13,7 +13,7 @@ from runner.analysis.intervals import Share, paired_difference, pool
 from runner.config import SweepConfig
 
 WORK_TOLERANCE = 0.05  # background work within 5 % counts as equal: it has no interval of its own
-RequestKey = tuple[int, str, int]  # repeat, class, index in the trace: the same request in every setting
+RequestKey = tuple[int, int, str]  # repeat, index in the trace, class: the same request in every setting
 
 # id -> template; the clause about raw throughput is added with its own template
 TEXTS = {

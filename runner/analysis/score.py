@@ -145,7 +145,7 @@ def _point(group: list[tuple[CellFacts, Row]], targets: Mapping[str, Slo], own: 
                 by_class.setdefault(name, []).append(part.share(np.equal(part.names, name).astype(bool)))
         numbers = indices[facts.rows]
         for i in np.flatnonzero(part.judged):
-            met[facts.repeat, str(part.names[i]), int(numbers[i])] = bool(part.met[i])
+            met[facts.repeat, int(numbers[i]), str(part.names[i])] = bool(part.met[i])
     seconds = sum(f.window_s or 0.0 for f, _ in usable)
     shares = {name: pool(found) for name, found in by_class.items()}
     background = [c["output_tok_per_s"] for f, _ in usable for name, c in f.classes.items() if name not in targets]
