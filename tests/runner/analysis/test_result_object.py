@@ -20,7 +20,8 @@ ONE = make_config(grid={"max_num_seqs": [4], "request_rate": [1.0]}, run={"durat
 CELL_KEYS = {
     "cell", "setting", "request_rate", "offered_rate", "repeat", "status", "error_kind", "flags", "scheduled",
     "completed", "failed", "cancelled", "rejected", "output_tok_per_s", "prompt_tok_per_s", "request_per_s", "ttft_ms",
-    "gap_ms", "tpot_ms", "e2e_ms", "goodput_per_s", "share", "share_low", "share_high", "classes", "engine", "on_frontier",
+    "gap_ms", "tpot_ms", "e2e_ms", "goodput_per_s", "share", "share_low", "share_high", "classes", "engine",
+    "on_frontier",
 }  # fmt: skip
 ENGINE_KEYS = {
     "running_mean", "running_max", "waiting_max", "kv_cache_usage_max", "num_preemptions", "batch_tokens_mean",
