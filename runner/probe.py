@@ -1,0 +1,223 @@
+"""One request to a server nobody has described yet: its dialect, its models, the fields it takes."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from time import monotonic_ns
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx
+
+from runner.analysis.request_object import request_object
+from runner.engines.catalogue import KINDS
+from runner.errors import SettingFailed
+from runner.load.client import Result, Slot, Target, auth_headers, run_request
+from runner.load.transport import StampedTransport
+from runner.protocols.dialects import DIALECTS, endpoint
+from runner.protocols.facts import Ask, ServerParams
+
+PROMPT = "Say hello in one short sentence."
+LOOK_LIMIT_S = 5.0
+TEST_LIMIT_S = 300.0  # a cold model is loaded by its first request
+PROBE_LIMIT_S = 600.0
+SLOW_LOCALHOST_NS = 100_000_000
+# what servers call themselves in /v1/models
+OWNERS = {
+    "llamacpp": "llama_cpp", "vllm": "vllm", "sglang": "sglang", "library": "ollama", "organization_owner": "lmstudio",
+    "tabbyapi": "tabbyapi", "koboldcpp": "koboldcpp", "goodput-lab": "simulated",
+}  # fmt: skip
+OPTIONAL = ("ignore_eos", "min_tokens", "cache_prompt", "priority")
+NO_SUCH_ENDPOINT = (404, 405, 501)
+
+
+@dataclass(frozen=True, slots=True)
+class Detected:
+    """What a server turned out to be. `kind`: a key of the catalogue, `openai` when it does not say."""
+
+    api: str
+    params: ServerParams
+    model: str | None
+    models: tuple[str, ...]
+    kind: str
+    metrics: bool  # shows the metrics that its kind is known for
+    notes: tuple[str, ...]  # sentences for the user
+
+
+async def probe(
+    url: str,
+    *,
+    api: str | None = None,
+    model: str | None = None,
+    prompt: str = PROMPT,
+    max_tokens: int = 64,
+    api_key_env: str | None = None,
+) -> dict[str, object]:
+    """One streamed request as the *request object* of the interface; a failure is one too. No request is repeated,
+    except with fewer fields or in another dialect after the server refused those as unknown."""
+    async with httpx.AsyncClient(transport=StampedTransport(), trust_env=False, timeout=LOOK_LIMIT_S) as client:
+        apis: Sequence[str] = (api,) if api else ("openai_chat",)
+        if api is None or model is None:
+            look = await _look(client, url, api_key_env, kind=None if api is None else "openai")
+            model = model or next(iter(look.models), None)
+            apis = (api,) if api else look.apis
+        ask = Ask(prompt, model, max_tokens, hold_length=False)
+        _, _, result = await _settle(client, url, apis, ServerParams(), ask, api_key_env, PROBE_LIMIT_S)
+    return request_object(result.record, result.text, result.reasoning_text)
+
+
+async def detect(
+    client: httpx.AsyncClient,
+    url: str,
+    *,
+    api: str | None = None,
+    model: str | None = None,
+    api_key_env: str | None = None,
+    kind: str | None = None,
+) -> Detected:
+    """What a sweep must know of a server, found out once, with one short request that it has to answer.
+
+    `kind`: what the user says it is, else guessed. Raises SettingFailed with the error kind of that request and one
+    sentence.
+    """
+    look = await _look(client, url, api_key_env, kind)
+    chosen = model or next(iter(look.models), None)
+    wanted = ServerParams(priority=look.kind in ("vllm", "simulated"), cache_prompt=look.kind == "llama_cpp")
+    ask = Ask("Hi", chosen, 2, priority=1)
+    apis = (api,) if api else look.apis
+    spoken, params, result = await _settle(client, url, apis, wanted, ask, api_key_env, TEST_LIMIT_S)
+    record = result.record
+    if record.error_kind is not None and record.error_kind != "empty_stream":
+        raise SettingFailed(record.error_kind, f"{url} did not answer a test request: {record.error_detail}")
+    notes = []
+    if look.models and chosen not in look.models:
+        notes.append(f"the server answers for {chosen}, but lists only {', '.join(look.models[:5])}")
+    if urlsplit(url).hostname == "localhost" and (record.connect_ns or 0) > SLOW_LOCALHOST_NS:
+        notes.append("connecting to localhost is slow, since ::1 is tried first; write 127.0.0.1 instead")
+    if record.clock != "kernel":
+        notes.append("arrival times come from the program's own clock, not from the kernel's stamps")
+    if record.output_tokens_source == "estimated":
+        notes.append("the server tells no token counts; they are estimated from the chunks")
+    return Detected(spoken, params, chosen, look.models, look.kind, look.metrics, tuple(notes))
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    models: tuple[str, ...]
+    kind: str
+    apis: tuple[str, ...]  # dialects to try, best first
+    metrics: bool
+
+
+async def _look(client: httpx.AsyncClient, url: str, api_key_env: str | None, kind: str | None) -> _Look:
+    """What a server says of itself to GET requests; nothing of it has to work."""
+    root = endpoint(url, "ollama_chat").partition("/api/chat")[0]
+    headers = auth_headers(api_key_env)
+    listing, served_by = await _get_json(
+        client, endpoint(url, "openai_chat").replace("/chat/completions", "/models"), headers
+    )
+    models = model_names(listing)
+    if kind is None:
+        kind = _owner(listing) or ("llama_cpp" if served_by == "llama.cpp" else None)
+    if kind is None or not models:
+        tags, version, info = [
+            found
+            for found, _ in await asyncio.gather(
+                *(_get_json(client, root + path, headers) for path in ("/api/tags", "/api/version", "/info"))
+            )
+        ]
+        models = models or model_names(tags)
+        if kind is None:
+            kind = "ollama" if "version" in version and tags else "tgi" if "model_id" in info else None
+    metrics = kind is not None and bool(KINDS[kind].metrics) and await _shows_metrics(client, root, headers, kind)
+    apis = KINDS[kind].apis if kind else tuple(DIALECTS)
+    return _Look(models, kind or "openai", apis, metrics)
+
+
+async def _get_json(client: httpx.AsyncClient, url: str, headers: dict[str, str]) -> tuple[dict[str, Any], str]:
+    """(JSON object of a 200 answer, else {}; its Server header)."""
+    try:
+        response = await client.get(url, headers=headers, timeout=LOOK_LIMIT_S)
+        found = response.json() if response.status_code == 200 else {}
+    except (httpx.HTTPError, httpx.InvalidURL, ValueError, RecursionError):
+        return {}, ""
+    return found if isinstance(found, dict) else {}, response.headers.get("server", "")
+
+
+async def _shows_metrics(client: httpx.AsyncClient, root: str, headers: dict[str, str], kind: str) -> bool:
+    try:
+        response = await client.get(
+            root + (KINDS[kind].metrics_path or "/metrics"), headers=headers, timeout=LOOK_LIMIT_S
+        )
+    except (httpx.HTTPError, httpx.InvalidURL):
+        return False
+    names = [name for alternatives in KINDS[kind].metrics.values() for name in alternatives]
+    return response.status_code == 200 and any(name in response.text for name in names)
+
+
+def model_names(listing: dict[str, Any]) -> tuple[str, ...]:
+    """Names in the answers of /v1/models and /api/tags, in their order; whatever is no text is passed over."""
+    for key in ("data", "models"):
+        rows = listing.get(key)
+        if isinstance(rows, list):
+            found = [row.get("id") or row.get("name") or row.get("model") for row in rows if isinstance(row, dict)]
+            names = tuple(name for name in found if isinstance(name, str) and name)
+            if names:
+                return names
+    return ()
+
+
+def _owner(listing: dict[str, Any]) -> str | None:
+    rows = listing.get("data")
+    first = rows[0] if isinstance(rows, list) and rows and isinstance(rows[0], dict) else {}
+    return OWNERS.get(str(first.get("owned_by", "")).lower())
+
+
+async def _settle(
+    client: httpx.AsyncClient,
+    url: str,
+    apis: Sequence[str],
+    params: ServerParams,
+    ask: Ask,
+    api_key_env: str | None,
+    limit_s: float,
+) -> tuple[str, ServerParams, Result]:
+    """The first dialect, and the fields, with which the server answers; of none, the first dialect's failure."""
+    failures: list[tuple[str, ServerParams, Result]] = []
+    for api in apis:
+        taken: ServerParams | None = params
+        tried: set[ServerParams] = set()
+        while taken is not None and taken not in tried:
+            tried.add(taken)
+            target = Target(url, api, taken, api_key_env, limit_s)
+            now = monotonic_ns()
+            result = await run_request(client, target, ask, Slot(now, origin_ns=now))
+            failures.append((api, taken, result))
+            if result.record.http_status not in (400, 422) or _speaks_no_chat(result):
+                break
+            taken = without_refused(taken, result.record.error_detail or "")
+        if result.record.http_status not in NO_SUCH_ENDPOINT and not _speaks_no_chat(result):
+            return failures[-1]
+        if result.record.error_kind == "model_not_found":
+            return failures[-1]
+    return failures[0]
+
+
+def _speaks_no_chat(result: Result) -> bool:
+    """A base model without a chat template refuses the chat dialect, not the request."""
+    return result.record.http_status == 400 and "chat template" in (result.record.error_detail or "").lower()
+
+
+def without_refused(params: ServerParams, message: str) -> ServerParams | None:
+    """Fewer fields, after a server refused a request with this message; None when nothing is left to leave out.
+
+    The fields that the message names go first; if it names none, all fields beyond OpenAI's, then stream_options.
+    """
+    if "max_completion_tokens" in message and params.max_tokens_name == "max_tokens":
+        return replace(params, max_tokens_name="max_completion_tokens")
+    named = [name for name in (*OPTIONAL, "stream_options") if name in message and getattr(params, name)]
+    if not named:
+        named = [name for name in OPTIONAL if getattr(params, name)]
+    if not named and params.stream_options:
+        named = ["stream_options"]
+    return ServerParams(**(asdict(params) | dict.fromkeys(named, False))) if named else None
