@@ -35,6 +35,9 @@ TEXTS = {
         "Target missed everywhere: every setting was overloaded at every load tried, so no figure here would last; the "
         "most good requests per second ({goodput:.2f}) came from {setting} at {load}. Lower the load{raw}."
     ),
+    "nothing_measured": "No setting could be chosen: no cell was measured to its end.",
+    "all_doubtful": "No setting could be chosen: every measured cell has a doubt that forbids it; see the warnings.",
+    "no_targets": "No setting could be chosen: no request of a class with targets fell into a measured window.",
     "raw_costs": (
         "; going by raw throughput would pick {raw_setting} at {raw_load}, with {more} more output tokens per second, "
         "where only {raw_share} meet them"
@@ -117,11 +120,14 @@ def change(setting: Mapping[str, Any], config: SweepConfig) -> tuple[int, int]:
     return sum(1 for s in steps if s), sum(steps)
 
 
-def choice_dict(points: Sequence[Point], chosen: Point | None, share_target: float) -> dict[str, Any] | None:
-    """The `choice` of the result object from all points and the one of `choose`; null if nothing could be judged."""
-    if chosen is None:
-        return None
-    raw = max(points, key=lambda p: p.output_tok_per_s)
+def choice_dict(points: Sequence[Point], chosen: Point | None, share_target: float) -> dict[str, Any]:
+    """The `choice` of the result object from all points and the one of `choose`.
+
+    Without a chosen point only `reason` and the raw-throughput winner are told, the other keys are null.
+    """
+    raw = max(points, key=lambda p: p.output_tok_per_s, default=None)
+    if chosen is None or raw is None:
+        return _no_choice(points, raw)
     met = chosen.qualifies(share_target)
     low, high = chosen.share.bounds or (0.0, 1.0)
     values = {
@@ -155,6 +161,22 @@ def choice_dict(points: Sequence[Point], chosen: Point | None, share_target: flo
         "raw_throughput_cells": list(raw.cells),
         "reason_templates": [TEXTS[template], TEXTS[clause]],
         "reason_values": values,
+    }
+
+
+def _no_choice(points: Sequence[Point], raw: Point | None) -> dict[str, Any]:
+    template = "nothing_measured" if raw is None else "all_doubtful" if any(p.shares for p in points) else "no_targets"
+    unknown = dict.fromkeys(("setting", "request_rate", "load", "share", "share_low", "share_high", "goodput_per_s"))
+    return {
+        **unknown,
+        "reason": TEXTS[template],
+        "target_met": False,
+        "raw_throughput_setting": raw.setting if raw else None,
+        "cells": [],
+        "raw_throughput_load": raw.load if raw else None,
+        "raw_throughput_cells": list(raw.cells) if raw else [],
+        "reason_templates": [TEXTS[template]],
+        "reason_values": {},
     }
 
 

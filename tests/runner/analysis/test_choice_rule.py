@@ -93,9 +93,7 @@ def test_the_highest_load_that_holds_is_chosen() -> None:
 
 
 def told(points: list[Point], target: float = 0.90) -> dict[str, Any]:
-    found = choice_dict(points, choose(points, CONFIG, target), target)
-    assert found is not None
-    return found
+    return choice_dict(points, choose(points, CONFIG, target), target)
 
 
 def test_the_sentence_names_setting_load_share_and_the_cost_of_raw_throughput() -> None:
@@ -123,6 +121,22 @@ def test_no_setting_that_holds_is_said_as_such() -> None:
     assert "with 20 requests its share 100 % may be anywhere from 83 % to 100 %" in unsure["reason"]
     sinking = told([point(4, 500, overload=True)])
     assert "every setting was overloaded at every load tried" in sinking["reason"]
+
+
+def test_without_a_choice_the_sentence_says_why() -> None:
+    """Nothing measured, nothing with targets, only doubtful cells: three sentences, every key present."""
+    full = told([point(4, 950)])
+    doubtful = choice_dict([point(4, 950, valid=False)], None, 0.90)
+    for found, why in (
+        (choice_dict([], None, 0.90), "no cell was measured"),
+        (choice_dict([point(4, 950, shares={})], None, 0.90), "no request of a class with targets"),
+        (doubtful, "see the warnings"),
+    ):
+        assert why in found["reason"]
+        assert set(found) == set(full)
+        assert found["setting"] is None
+        assert found["target_met"] is False
+    assert doubtful["raw_throughput_setting"]["max_num_seqs"] == 4
 
 
 def test_words_for_settings_and_loads() -> None:

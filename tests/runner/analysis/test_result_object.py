@@ -101,7 +101,7 @@ def test_no_request_and_one_request(n: int) -> None:
     assert cell["ttft_ms"]["p50"] is None
     assert (cell["share"], cell["goodput_per_s"]) == ((None, None) if n == 0 else (1.0, 0.01))
     assert "low_n" in cell["flags"]
-    assert (result["choice"] is None) == (n == 0)
+    assert (result["choice"]["setting"] is None) == (n == 0)
 
 
 def test_all_failed() -> None:
@@ -127,7 +127,8 @@ def test_failed_skipped_and_pending_cells_appear_with_nulls() -> None:
     assert strict(result) == result
     assert [c["status"] for c in result["cells"]] == ["failed", "skipped", "pending"]
     assert result["cells"][0]["error_kind"] == "out_of_memory"
-    assert result["choice"] is None
+    assert result["choice"]["setting"] is None
+    assert result["choice"]["reason"] == "No setting could be chosen: no cell was measured to its end."
     assert result["status"] == "interrupted"
     for cell in result["cells"]:
         assert set(cell) >= CELL_KEYS
