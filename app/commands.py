@@ -4,7 +4,6 @@ Imports of pandas, Streamlit and Plotly stand inside the functions that need the
 """
 
 import argparse
-import asyncio
 import json
 import sys
 from collections.abc import Mapping
@@ -42,15 +41,14 @@ def dashboard(args: argparse.Namespace) -> int:
 
 def run(args: argparse.Namespace) -> int:
     """One sweep file to its end."""
+    from runner.once import check_before_start
     from runner.queue import enqueue
     from runner.sweep_file import load_sweep
 
     config = load_sweep(args.sweep)
     _ask_if_large(config, args.yes)
     data_dir = open_data_folder(args.data)
-    from runner.preflight import check_before
-
-    asyncio.run(check_before(config))
+    check_before_start(config)
     return _measure(args, data_dir, enqueue(data_dir, config, args.sweep.name))
 
 
@@ -102,17 +100,20 @@ def report(args: argparse.Namespace) -> int:
 
 def probe(args: argparse.Namespace) -> int:
     """Exit code 1 when the request failed; the object says why."""
-    from runner.probe import probe as one_request
+    from runner.once import probe_once
+    from runner.protocols.dialects import DIALECTS
 
-    answer = asyncio.run(
-        one_request(
-            args.url,
-            api=args.api,
-            model=args.model,
-            prompt=args.prompt,
-            max_tokens=args.max_tokens,
-            api_key_env=args.api_key_env,
-        )
+    if args.api is not None and args.api not in DIALECTS:
+        raise ConfigError(f"--api {args.api} is not known; choose one of {', '.join(DIALECTS)}")
+    if args.max_tokens < 1:
+        raise ConfigError(f"--max-tokens {args.max_tokens} is too small; ask for at least 1")
+    answer = probe_once(
+        args.url,
+        api=args.api,
+        model=args.model,
+        prompt=args.prompt,
+        max_tokens=args.max_tokens,
+        api_key_env=args.api_key_env,
     )
     if args.json:
         _print_json(answer)
