@@ -4,7 +4,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from app import commands
+import app.commands as commands
 from runner import __main__ as worker
 from runner.bench import command as bench
 from runner.simulator import command as engine
@@ -16,7 +16,8 @@ def main(argv: list[str] | None = None) -> int:
     """Exit code: 0 done, 1 failed, 2 wrong usage or config, 130 interrupted. Every error is one sentence on stderr."""
     args = parser().parse_args(argv)
     try:
-        return int(args.do(args))
+        code: int = args.do(args)
+        return code
     except GoodputError as e:
         print(f"goodput: {e}", file=sys.stderr)
         return commands.exit_code(e)
