@@ -1,0 +1,138 @@
+"""Results: the answer in words, then the picture, then the numbers. Targets move without a new measurement."""
+
+import streamlit as st
+
+from app import cache, result_parts, ui
+from app.data import all_sweeps, is_sample, result_of
+from app.views import cells as c
+from app.views.batch import batch_figure, batch_rows
+from app.views.frontier import frontier_figure
+from app.views.heatmap import heat_figure, heat_grid
+from app.views.percentiles import percentiles_figure
+from app.views.share import share_figure
+from app.views.verdict import flat_facts, verdict, warning_rows
+from runner.queue import delete_sweep
+from storage.errors import GoodputError
+from storage.side_files import LIVE
+
+w = ui.words()
+READABLE = ("done", "stopped", "failed", "interrupted", "sample")
+chosen = ui.chosen_sweep(READABLE)
+if chosen is None:
+    ui.say(w.text("No results yet."), level=2)
+    st.page_link(ui.START, label=w.text("Start a demo"))
+    st.stop()
+listed = {s.sweep_id: s for s in all_sweeps(ui.data_dir()) if s.status in READABLE or s is chosen}
+listed.setdefault(chosen.sweep_id, chosen)
+
+
+def other_sweep() -> None:
+    """Puts the sweep that was picked from the list into the address."""
+    st.query_params["sweep"] = st.session_state["which"]
+
+
+st.session_state["which"] = chosen.sweep_id
+st.query_params["sweep"] = chosen.sweep_id
+st.selectbox(
+    w.text("Sweep"), list(listed), key="which", format_func=lambda i: ui.label(listed[i]), on_change=other_sweep
+)
+if chosen.status in ("queued", *LIVE):
+    st.info(ui.plain(w.text("This sweep is being measured.")))
+    if st.button(w.text("Watch"), key="watch"):
+        ui.go_to(ui.LIVE, chosen.sweep_id)
+    st.stop()
+try:
+    prepared = cache.prepared(chosen.folder)
+except GoodputError as e:
+    st.error(ui.plain(e))
+    st.stop()
+
+answer = st.container()
+picture, promised = st.columns([2, 1], gap="large")
+with promised:
+    ui.say(w.text("What was promised"), level=3)
+    targets, rule, wanted = result_parts.promises(prepared, chosen.sweep_id, w)
+result = result_of(prepared, chosen.folder, targets=targets, rule=rule, share_target=wanted)
+said, pick, doubts, dark = verdict(result, w), c.chosen_cell(result), warning_rows(result, w), ui.dark()
+
+with answer:
+    ui.say(said.headline, level=2)
+    ui.say(said.detail)
+    if pick is not None:
+        result_parts.tiles(pick, w)
+    if said.paste:
+        ui.note(w.text("To paste into the server's start command"))
+        st.code(said.paste, language=None, wrap_lines=True)
+    if said.against_raw:
+        st.info(ui.plain(said.against_raw))
+    if doubts:
+        with st.expander(w.plural("{n} warning", "{n} warnings", len(doubts))):
+            result_parts.warnings(doubts, w)
+    result_parts.failed_cells(result, w)
+
+
+def open_cell() -> None:
+    """Shows the cell whose point was clicked."""
+    number = ui.clicked_cell("frontier")
+    if number is not None:
+        st.session_state["cell"], st.session_state["section"] = number, "cell"
+
+
+with picture:
+    ui.say(w.text("Goodput frontier"), level=3)
+    ui.chart(
+        frontier_figure(result, w, dark=dark), "frontier", w.text("goodput against raw output of every cell"), open_cell
+    )
+    ui.note(w.text("Click a point to look into its cell."))
+
+sections = {
+    "latency": w.text("First token and gaps"),
+    "grid": w.text("Setting by setting"),
+    "share": w.text("By class"),
+    "batch": w.text("Limit and batch"),
+    "cell": w.text("One cell"),
+    "numbers": w.text("Every number"),
+    "facts": w.text("Measured on"),
+}
+st.session_state.setdefault("section", "latency")
+section = st.segmented_control(
+    w.text("Look closer"), list(sections), format_func=lambda k: sections[k], key="section", required=True
+)
+if section == "latency":
+    shown = st.selectbox(w.text("percentile"), ("p50", "p90", "p95", "p99"), index=2, key="percentile")
+    fig = percentiles_figure(result, w, shown=shown, dark=dark)
+    ui.chart(fig, "percentiles", w.text("first token and gap percentiles against raw output"))
+elif section == "grid":
+    ui.chart(heat_figure(heat_grid(result, words=w), w, dark=dark), "heat", w.text("goodput of each setting"))
+elif section == "share":
+    for name in c.interactive_classes(result):
+        ui.chart(share_figure(result, name, w, dark=dark), f"share-{name}", w.text("share inside targets by load"))
+elif section == "batch":
+    ui.chart(batch_figure(result, w, dark=dark), "batch", w.text("batch limit and observed batch"))
+    for row in batch_rows(result, w):
+        ui.say(f"{row['name']}: {row['sentence']}")
+elif section == "cell":
+    labels = result_parts.cell_label(result, w)
+    st.session_state.setdefault("cell", pick["cell"] if pick else next(iter(labels)))
+    if st.session_state["cell"] not in labels:
+        st.session_state["cell"] = next(iter(labels))
+    number = st.selectbox(w.text("Cell"), list(labels), format_func=lambda n: labels[n], key="cell")
+    result_parts.one_cell(prepared, result, number, w)
+elif section == "numbers":
+    result_parts.every_number(result, w)
+else:
+    result_parts.facts(flat_facts(result), w)
+
+st.divider()
+ui.say(w.text("Take it with you"), level=3)
+result_parts.take_away(chosen.folder, chosen.sweep_id, w)
+if not is_sample(chosen.folder):
+    with st.popover(w.text("Delete this sweep")):
+        ui.say(w.text("Its measurements are gone for good."))
+        if st.button(w.text("Delete for good"), key="delete", type="primary"):
+            try:
+                delete_sweep(ui.data_dir(), chosen.sweep_id)
+            except GoodputError as e:
+                st.error(ui.plain(e))
+                st.stop()
+            st.switch_page(ui.START)

@@ -1,0 +1,53 @@
+"""Start: what this is, the demo, and the sweeps there are."""
+
+import streamlit as st
+
+from app import jobs, ui
+from app.data import SAMPLES, all_sweeps
+from runner.sweep_file import load_sweep
+from storage.errors import GoodputError
+from storage.side_files import LIVE
+
+w = ui.words()
+ui.say("Goodput Lab", level=1)
+ui.say(
+    w.text(
+        "Finds the batch settings at which your own LLM server keeps its promises: first words in time, and no freezes."
+    ),
+    level=4,
+)
+demo, new = st.columns(2, border=True)
+with demo:
+    ui.say(w.text("See it work"), level=3)
+    ui.say(w.text("A sweep of about a minute on the built-in engine. Nothing to install, nothing leaves this machine."))
+    if st.button(w.text("Demo sweep"), type="primary", key="demo", width="stretch"):
+        try:
+            started = jobs.start_sweep(ui.data_dir(), load_sweep(SAMPLES / "demo.toml"), "demo")
+        except GoodputError as e:
+            st.error(ui.plain(e))
+            st.stop()
+        ui.go_to(ui.LIVE, started)
+with new:
+    ui.say(w.text("Measure your server"), level=3)
+    ui.say(w.text("Say who uses it and what they were promised; the sweep finds the setting that holds."))
+    if st.button(w.text("New sweep"), key="new", width="stretch"):
+        st.switch_page(ui.NEW)
+
+ui.say(w.text("Sweeps"), level=2)
+sweeps = all_sweeps(ui.data_dir())
+if not sweeps:
+    ui.note(w.text("None yet. The demo makes the first one."))
+for sweep in sweeps[:30]:
+    with st.container(border=True, key=f"sweep-{sweep.sweep_id}"):
+        words_of_it, button = st.columns([5, 1], vertical_alignment="center")
+        with words_of_it:
+            ui.say(sweep.name, level=4)
+            if sweep.verdict:
+                ui.say(sweep.verdict)
+            progress = w.text(
+                "{done} of {total} cells", done=w.count(sweep.cells_done), total=w.count(sweep.cells_total)
+            )
+            ui.note(" · ".join(filter(None, [ui.status_text(sweep.status), progress, ui.when(sweep.created_unix_ns)])))
+        live = sweep.status in ("queued", *LIVE)
+        if button.button(w.text("Watch") if live else w.text("Open"), key=f"open-{sweep.sweep_id}", width="stretch"):
+            ui.go_to(ui.LIVE if live or sweep.status == "interrupted" else ui.RESULTS, sweep.sweep_id)

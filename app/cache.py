@@ -1,0 +1,18 @@
+"""Streamlit's caches around app.data. A sweep is read once, however many sliders are moved."""
+
+from pathlib import Path
+
+import streamlit as st
+
+from app.data import load_prepared, stamp_of
+from runner.analysis.prepare import Prepared
+
+
+def prepared(folder: Path) -> Prepared:
+    """`load_prepared`, remembered until the sweep's database changes. Raises GoodputError."""
+    return _prepared(str(folder), stamp_of(folder))
+
+
+@st.cache_resource(max_entries=3, show_spinner=False)
+def _prepared(folder: str, stamp: tuple[int, int]) -> Prepared:
+    return load_prepared(Path(folder))

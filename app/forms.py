@@ -1,0 +1,211 @@
+"""The new-sweep form: table rows and fields -> the plain data of a sweep file, and what is worth saying about it. PURE.
+
+Nothing is checked twice: runner.config.parse_sweep says what is wrong, in one sentence.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from app.words import Words
+from runner.config import LOAD_AXES, Scalar, SweepConfig, count_cells, plan_cells
+from runner.estimate import cell_seconds, count_starts, sweep_seconds
+from runner.simulator.cost_model import largest_safe_token_budget
+from runner.simulator.presets import DEFAULT_PRESET, list_presets, resolve_preset
+
+ASK_FROM_CELLS = 1_000
+PLAN_UP_TO = 20_000  # more cells are counted, not listed
+NEEDED_N = 36  # requests of a class in a cell, below which no p90 and no share worth its name exists
+Row = Mapping[Any, Any]
+
+CLASS_COLUMNS = (
+    "name", "weight", "closed", "prompt_p50", "prompt_p90", "prompt_max", "output_p50", "output_p90", "output_max",
+    "ttft_ms", "gap_ms", "priority",
+)  # fmt: skip
+CHAT = ("chat", 1.0, None, 300, 1200, 4000, 160, 400, 1000, 1000, 150, 0)
+RAG = ("rag", 1.0, None, 3000, 6000, 8000, 200, 400, 800, 3000, 150, 0)
+BACKGROUND = ("background", None, 2, 1200, 3000, 6000, 300, 600, 1000, None, None, 1)
+WORKLOADS: dict[str, list[dict[str, Any]]] = {
+    "chat": [dict(zip(CLASS_COLUMNS, CHAT, strict=True))],
+    "rag": [dict(zip(CLASS_COLUMNS, RAG, strict=True))],
+    "mixed": [dict(zip(CLASS_COLUMNS, row, strict=True)) for row in (CHAT, RAG, BACKGROUND)],
+}
+GRIDS: dict[str, list[dict[str, str]]] = {
+    "simulated": [
+        {"key": "max_num_seqs", "values": "4, 16, 64"},
+        {"key": "max_num_batched_tokens", "values": "256, 2048"},
+        {"key": "request_rate", "values": "1, 2, 4"},
+    ],
+    "server": [{"key": "request_rate", "values": "0.5, 1, 2"}],
+}
+
+
+@dataclass(frozen=True)
+class Size:
+    """How much a sweep is: cells, server starts (None: too many to list) and seconds."""
+
+    cells: int
+    starts: int | None
+    seconds: float
+
+
+def parse_values(text: str) -> list[Scalar]:
+    """`4, 16, 64` -> [4, 16, 64]; words stay words, true and false become booleans."""
+    return [_scalar(part.strip()) for part in text.split(",") if part.strip()]
+
+
+def _scalar(text: str) -> Scalar:
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return {"true": True, "false": False}.get(text.lower(), text)
+
+
+def known(value: object) -> bool:
+    """False for an empty field of a table: None, NaN or an empty text."""
+    return value is not None and value == value and value != ""
+
+
+def sweep_data(
+    name: str, backend: Mapping[str, Any] | str, grid: Iterable[Row], classes: Iterable[Row], run: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The sweep as a sweep file would say it. `backend`: a table, or the name of a saved one."""
+    return {
+        "name": name,
+        "backend": backend if isinstance(backend, str) else {k: v for k, v in backend.items() if known(v)},
+        "grid": {str(r["key"]).strip(): parse_values(str(r["values"])) for r in grid if known(r.get("key"))},
+        "run": dict(run),
+        "classes": [_class(row) for row in classes if known(row.get("name"))],
+    }
+
+
+def _class(row: Row) -> dict[str, Any]:
+    out: dict[str, Any] = {"name": row["name"], "priority": int(row["priority"]) if known(row.get("priority")) else 0}
+    for key in ("prompt", "output"):
+        out[f"{key}_tokens"] = _length(row, key)
+    if known(row.get("closed")):
+        out["closed"] = {"concurrency": int(row["closed"])}
+    if known(row.get("weight")):
+        out["weight"] = float(row["weight"])
+    if known(row.get("ttft_ms")) or known(row.get("gap_ms")):
+        out["slo"] = {k: float(row[k]) for k in ("ttft_ms", "gap_ms") if known(row.get(k))}
+    return out
+
+
+def _length(row: Row, key: str) -> dict[str, Any]:
+    if not known(row.get(f"{key}_p90")):
+        return {"fixed": int(row[f"{key}_p50"])} if known(row.get(f"{key}_p50")) else {}
+    found: dict[str, Any] = {name: row.get(f"{key}_{name}") for name in ("p50", "p90", "max")}
+    return {name: int(value) if name == "max" else float(value) for name, value in found.items() if known(value)}
+
+
+def preset_parts(device: str | None = None, model: str | None = None) -> list[str]:
+    """What can be picked next: devices, then models that fit the device, then quantizations that fit both."""
+    rows = [name.split("/") for name in list_presets()]
+    if device is None:
+        return list(dict.fromkeys(d for d, _, _ in rows))
+    if model is None:
+        return list(dict.fromkeys(m for d, m, _ in rows if d == device))
+    return [q for d, m, q in rows if (d, m) == (device, model)]
+
+
+def size_of(config: SweepConfig) -> Size:
+    """Cells, starts and time of a sweep, also of an absurdly large one."""
+    cells = count_cells(config)
+    if cells > PLAN_UP_TO:
+        return Size(cells, None, cells * cell_seconds(config))
+    plans = plan_cells(config)
+    return Size(cells, count_starts(plans), sweep_seconds(config, plans))
+
+
+def safe_budgets(config: SweepConfig) -> dict[int, int]:
+    """max_num_seqs -> the largest token budget at which a full batch of answers still keeps the tightest gap target.
+
+    From the preset's cost model, each answer halfway through a request of median length. Empty when there is no preset
+    or no gap target.
+    """
+    gaps = [c.slo.gap_ms for c in config.classes if c.slo]
+    if config.backend.kind != "simulated" or config.backend.cost or config.backend.profile or not gaps:
+        return {}
+    profile = resolve_preset(config.backend.preset or DEFAULT_PRESET)
+    context = max(_median(c.prompt_tokens) + _median(c.output_tokens) / 2 for c in config.classes)
+    limits = [v for v in config.grid.get("max_num_seqs", ()) if isinstance(v, int)]
+    return {
+        seqs: largest_safe_token_budget(profile.cost, min(gaps), seqs, min(profile.kv_tokens, round(seqs * context)))
+        for seqs in limits
+    }
+
+
+def _median(length: Any) -> float:  # noqa: ANN401  (runner.config.Length)
+    if length.uniform:
+        return float(sum(length.uniform)) / 2
+    return float(length.fixed or length.p50)
+
+
+def oddities(config: SweepConfig, w: Words) -> list[str]:
+    """What is allowed but probably not meant, a sentence each."""
+    return [*_few_requests(config, w), *_too_long(config, w), *_large_budgets(config, w), *_run(config, w)]
+
+
+def _few_requests(config: SweepConfig, w: Words) -> list[str]:
+    rates = [float(v) for v in config.grid.get("request_rate", ()) if not isinstance(v, str)]
+    weights = sum(c.weight for c in config.classes if c.weight)
+    out = []
+    for c in config.classes:
+        if rates and c.weight and c.slo:
+            n = min(rates) * c.weight / weights * config.run.duration_s
+            if n < NEEDED_N:
+                out.append(
+                    w.text(
+                        "At {rate} req/s a cell sees about {n} requests of class {name}; a share needs {needed}. "
+                        "Measure longer or at a higher rate.",
+                        rate=w.significant(min(rates)),
+                        n=w.count(n),
+                        name=c.name,
+                        needed=w.count(NEEDED_N),
+                    )
+                )
+    return out
+
+
+def _too_long(config: SweepConfig, w: Words) -> list[str]:
+    if config.backend.kind != "simulated" or config.backend.cost or config.backend.profile:
+        return []
+    pool = config.backend.kv_tokens or resolve_preset(config.backend.preset or DEFAULT_PRESET).kv_tokens
+    return [
+        w.text(
+            "The longest request of class {name} ({longest} tokens) does not fit the KV cache of {pool} tokens.",
+            name=c.name,
+            longest=w.count(longest),
+            pool=w.count(pool),
+        )
+        for c in config.classes
+        if (longest := _longest(c.prompt_tokens) + _longest(c.output_tokens)) > pool
+    ]
+
+
+def _longest(length: Any) -> int:  # noqa: ANN401  (runner.config.Length)
+    return int(length.fixed or (length.uniform or (0, 0))[1] or length.max or length.p90)
+
+
+def _large_budgets(config: SweepConfig, w: Words) -> list[str]:
+    budgets = [v for v in config.grid.get("max_num_batched_tokens", ()) if isinstance(v, int)]
+    safe = max(safe_budgets(config).values(), default=None)
+    if safe is None or not budgets or min(budgets) <= safe:
+        return []
+    return [w.text("Every token budget is above {safe}: long prompts will freeze running answers.", safe=w.count(safe))]
+
+
+def _run(config: SweepConfig, w: Words) -> list[str]:
+    out = []
+    if not any(c.slo for c in config.classes):
+        out.append(w.text("No class has targets: raw output will be measured, goodput can't be judged."))
+    if config.run.warmup < 30:
+        out.append(
+            w.text("Warm-up is only {seconds} s: read the result as indicative.", seconds=w.count(config.run.warmup))
+        )
+    if not any(k in config.grid for k in LOAD_AXES) and len(config.server_grid) == len(config.grid):
+        out.append(w.text("The load is the same in every cell: the limit of a setting will not be seen."))
+    return out

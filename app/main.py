@@ -1,0 +1,18 @@
+"""The router: the list of pages and what all of them share."""
+
+import streamlit as st
+
+from app import jobs, ui
+
+w = ui.words()
+st.set_page_config(page_title="Goodput Lab", page_icon="📈", layout="wide", menu_items={"About": None})
+pages = [
+    st.Page(ui.START, title=w.text("Start"), default=True),
+    st.Page(ui.NEW, title=w.text("New sweep"), url_path="new"),
+    st.Page(ui.LIVE, title=w.text("Live"), url_path="live"),
+    st.Page(ui.RESULTS, title=w.text("Results"), url_path="results"),
+    st.Page(ui.METHOD, title=w.text("Method"), url_path="method"),
+]
+page = st.navigation(pages, position="top")
+jobs.ensure_worker(ui.data_dir())
+page.run()

@@ -1,0 +1,194 @@
+"""Parts of the results page that are more than one call: target sliders, tiles, tables, one cell."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, get_args
+
+import pandas as pd
+import streamlit as st
+
+from app import ui
+from app.data import cell_rows, cell_series, report_html
+from app.export.tallies import GAP_STEPS_MS, TTFT_STEPS_MS
+from app.views import cells as c
+from app.views import table
+from app.views.batch import limit_sentence
+from app.views.ecdf import ecdf_figure
+from app.views.frontier import goodput_line, share_line
+from app.views.timeline import timeline_figure
+from app.words import Words
+from runner.analysis.prepare import Prepared
+from runner.analysis.result import targets_of
+from runner.config import GapRule, Slo
+
+SHARES = (0.9, 0.95, 0.99)
+
+
+def rule_text(rule: GapRule | None, w: Words) -> str:
+    """A gap rule in words; None: whatever each class was configured with."""
+    return {
+        None: w.text("as each class was configured"),
+        "p99_gap": w.text("99 % of an answer's gaps in time"),
+        "mean_tpot": w.text("mean time per token in time"),
+        "every_gap": w.text("every gap in time"),
+        "deadline": w.text("every token before its deadline"),
+        "fluidity": w.text("most tokens before their deadlines"),
+    }[rule]
+
+
+def promises(prepared: Prepared, sweep_id: str, w: Words) -> tuple[dict[str, Slo], GapRule | None, float]:
+    """Draws the sliders; returns (targets by class, rule, share wanted) as they stand."""
+    own = targets_of(prepared.config)
+    alpha = prepared.config.run.share_target
+    moved = {name: _targets(name, slo, sweep_id, w) for name, slo in own.items()}
+    rules: tuple[GapRule | None, ...] = (None, *get_args(GapRule))
+    rule = st.selectbox(
+        w.text("Gaps count as kept when"), rules, format_func=lambda r: rule_text(r, w), key=f"rule-{sweep_id}"
+    )
+    shares = sorted({*SHARES, alpha})
+    wanted = st.select_slider(
+        w.text("Share of requests that must be inside"),
+        shares,
+        value=alpha,
+        format_func=w.share,
+        key=f"alpha-{sweep_id}",
+    )
+    changed = moved != own or rule is not None or wanted != alpha
+    st.button(
+        w.text("Back to the sweep's own targets"), disabled=not changed, key="reset", on_click=_reset, args=(sweep_id,)
+    )
+    return moved, rule, wanted
+
+
+def _targets(name: str, slo: Slo, sweep_id: str, w: Words) -> Slo:
+    ui.say(name, level=5)
+    ttft = st.select_slider(
+        w.text("First words within"),
+        sorted({*map(float, TTFT_STEPS_MS), slo.ttft_ms}),
+        value=slo.ttft_ms,
+        format_func=w.ms,
+        key=f"ttft-{name}-{sweep_id}",
+    )
+    gap = st.select_slider(
+        w.text("No gap longer than"),
+        sorted({*map(float, GAP_STEPS_MS), slo.gap_ms}),
+        value=slo.gap_ms,
+        format_func=w.ms,
+        key=f"gap-{name}-{sweep_id}",
+    )
+    return slo.model_copy(update={"ttft_ms": ttft, "gap_ms": gap})
+
+
+def _reset(sweep_id: str) -> None:
+    for key in [k for k in st.session_state if str(k).endswith(f"-{sweep_id}")]:
+        del st.session_state[key]
+
+
+def tiles(cell: c.Cell, w: Words) -> None:
+    """The five numbers of the pick."""
+    shown = {
+        w.text("goodput"): w.per_s(cell.get("goodput_per_s"), "req"),
+        w.text("inside targets"): w.share(cell.get("share")),
+        w.text("first token, p95"): w.ms(c.percentile(cell, "ttft_ms", "p95")),
+        w.text("gap, p95"): w.ms(c.percentile(cell, "gap_ms", "p95")),
+        w.text("raw output"): w.per_s(cell.get("output_tok_per_s"), "tok"),
+    }
+    with st.container(horizontal=True, gap="large"):
+        for title, value in shown.items():
+            st.metric(title, value, width="content")
+
+
+def every_number(result: c.Result, w: Words) -> None:
+    """The table of everything, and the same as CSV."""
+    columns = table.columns(result, w)
+    rows = [
+        {x.key: str(v) if x.kind == "text" and (v := row[x.key]) is not None else row[x.key] for x in columns}
+        for row in table.table_rows(result, w)
+    ]
+    formats = {"count": "%d", "ms": "%.1f", "rate": "%.3g", "share": "percent"}
+    st.dataframe(
+        pd.DataFrame(rows, columns=[x.key for x in columns]),
+        hide_index=True,
+        column_config={
+            x.key: x.title
+            if x.kind == "text"
+            else st.column_config.NumberColumn(f"{x.title} (ms)" if x.kind == "ms" else x.title, format=formats[x.kind])
+            for x in columns
+        },
+    )
+    st.download_button(
+        w.text("Download as CSV"), table.table_csv(result, w), "goodput.csv", "text/csv", key="csv", on_click="ignore"
+    )
+
+
+def failed_cells(result: c.Result, w: Words) -> None:
+    """Each cell that could not be measured: why, and the last lines of the server's log."""
+    names = c.setting_names(result, w)
+    for cell in c.cells_of(result):
+        if cell.get("status") != "failed":
+            continue
+        name = names[c.key_of(cell.get("setting") or {})]
+        with st.expander(ui.plain(f"{name} · {c.load_name(cell, w)}: {c.failure(cell, w)}")):
+            ui.say(str(cell.get("error_detail") or w.text("No reason was given.")))
+            if cell.get("log_tail"):
+                st.code(str(cell["log_tail"]), language=None, wrap_lines=True)
+
+
+def one_cell(prepared: Prepared, result: c.Result, number: int, w: Words) -> None:
+    """One cell in words, in time, and as distributions."""
+    cell = next(x for x in c.cells_of(result) if x["cell"] == number)
+    reason = c.why_invalid(cell, w)
+    if reason:
+        st.warning(ui.plain(w.text("This cell can't be chosen: {reason}", reason=reason)))
+    if cell.get("status") != "ok":
+        return
+    ui.say(f"{goodput_line(cell, w)}. {share_line(cell, w)}. {limit_sentence(cell, w)}")
+    requests, engine = cell_rows(prepared, number)
+    dark = ui.dark()
+    ui.chart(timeline_figure(requests, engine, w, dark=dark), "timeline", w.text("requests of the cell over time"))
+    series, targets = cell_series(prepared, number), result.get("targets") or {}
+    titles = {"ttft_ms": w.text("first token (ms)"), "gap_ms": w.text("gap between chunks (ms)")}
+    for place, (key, title) in zip(st.columns(2), titles.items(), strict=True):
+        with place:
+            marks = sorted({float(t[key]) for t in targets.values() if t})
+            ui.chart(ecdf_figure(series[key], title, w, targets_ms=marks, dark=dark), f"ecdf-{key}", title)
+
+
+def warnings(rows: list[dict[str, str]], w: Words) -> None:
+    """Each doubt with its remedy."""
+    for row in rows:
+        where = w.text("cells {list}", list=row["where"]) if row["where"] else ""
+        ui.say(row["title"])
+        ui.note(" · ".join(filter(None, [row["remedy"], where])))
+
+
+def take_away(folder: Path, name: str, w: Words) -> None:
+    """The shared page as a file and as an address."""
+    private = st.checkbox(
+        w.text("Leave host names, addresses and folders in"), key="private", help=w.text("API keys are never in it.")
+    )
+    st.download_button(
+        w.text("Download as one HTML file"),
+        lambda: report_html(folder, include_private=private),
+        f"{name}.html",
+        "text/html",
+        key="export",
+        type="primary",
+        on_click="ignore",
+    )
+    st.link_button(w.text("Open the shared page"), f"reports/{name}.html")
+
+
+def cell_label(result: c.Result, w: Words) -> Mapping[int, str]:
+    """What each cell is called in a list."""
+    names = c.setting_names(result, w)
+    return {
+        x["cell"]: f"{x['cell']} · {names[c.key_of(x.get('setting') or {})]} · {c.load_name(x, w)}"
+        for x in c.cells_of(result)
+    }
+
+
+def facts(pairs: list[tuple[str, str]], w: Words) -> None:
+    """Hardware, versions and backend as a small table."""
+    rows: list[dict[str, Any]] = [{w.text("what"): k, w.text("value"): v} for k, v in pairs]
+    st.dataframe(rows, hide_index=True)

@@ -1,0 +1,107 @@
+"""Sentences about a sweep that runs, from its side files. PURE."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from app.views import cells as c
+from app.words import Words
+from runner.analysis.frontier import frontier
+from runner.config import SweepConfig, plan_cells
+
+Line = Mapping[str, Any]
+LATE_MS, BUSY_SHARE = 50.0, 0.9  # from here on the load generator itself is the doubt
+LINES = 120  # a line a second: the last two minutes
+
+
+def duration(seconds: float | None, words: Words) -> str:
+    """40 s, 12 min, 1 h 20 min."""
+    if seconds is None:
+        return words.text("some time")
+    if seconds < 90:
+        return words.text("{n} s", n=words.count(max(1, round(seconds))))
+    minutes = round(seconds / 60)
+    if minutes < 90:
+        return words.text("{n} min", n=words.count(minutes))
+    return words.text("{h} h {m} min", h=words.count(minutes // 60), m=words.count(minutes % 60))
+
+
+def seconds_left(lines: Sequence[Line]) -> float | None:
+    """The runner's estimate, which it renews with each cell, less the time since."""
+    if not lines or lines[-1].get("eta_s") is None:
+        return None
+    now = lines[-1]
+    same = [line for line in lines if line.get("eta_s") == now["eta_s"] and line.get("cell") == now.get("cell")]
+    return max(1.0, float(now["eta_s"]) - (float(now["at_s"]) - float(same[0]["at_s"])))
+
+
+def share_done(lines: Sequence[Line], cells_done: int, cells_total: int) -> float:
+    """0–1 for the progress bar: by time where an estimate is known, else by cells."""
+    left = seconds_left(lines)
+    by_cells = cells_done / max(cells_total, 1)
+    if left is None:
+        return min(by_cells, 1.0)
+    spent = float(lines[-1]["at_s"])
+    return min(max(by_cells, spent / (spent + left)), 1.0)
+
+
+def cell_sentence(line: Line, config: SweepConfig, words: Words) -> str:
+    """`Cell 3 of 6, max_num_seqs 8 at 2 req/s: measuring.`"""
+    plans = plan_cells(config)
+    number = line.get("cell")
+    if not isinstance(number, int) or not 0 <= number < len(plans):
+        return phase_text(str(line.get("phase")), words)
+    plan = plans[number]
+    setting = c.setting_name(plan.setting, c.varying_keys(p.setting for p in plans), words)
+    load = c.load_name({"load": plan.load}, words)
+    return words.text(
+        "Cell {n} of {total}, {setting} at {load}: {phase}.",
+        n=words.count(number + 1),
+        total=words.count(len(plans)),
+        setting=setting,
+        load=load or words.text("its own load"),
+        phase=phase_text(str(line.get("phase")), words),
+    )
+
+
+def phase_text(phase: str, words: Words) -> str:
+    known = {
+        "starting": words.text("starting the server"),
+        "warmup": words.text("warming up, not counted yet"),
+        "measure": words.text("measuring"),
+        "drain": words.text("letting the last answers end"),
+        "idle": words.text("waiting until the server is idle"),
+        "stopping": words.text("ending"),
+    }
+    return known.get(phase, phase)
+
+
+def client_sentence(line: Line, words: Words) -> tuple[bool, str]:
+    """(all is well, a sentence): is the load generator itself the limit?"""
+    lag, cpu = line.get("loop_lag_ms"), line.get("cpu_share")
+    if lag is None or cpu is None:
+        return True, words.text("The load generator has not reported yet.")
+    well = lag < LATE_MS and cpu < BUSY_SHARE
+    values = {"lag": words.ms(lag), "cpu": words.share(cpu)}
+    if well:
+        return True, words.text("The load generator keeps up: {lag} late, {cpu} of one core.", **values)
+    return False, words.text(
+        "The load generator is short of breath: {lag} late, {cpu} of one core. Numbers of this cell may be its own.",
+        **values,
+    )
+
+
+def growing_result(rows: Sequence[Line]) -> dict[str, Any]:
+    """The ended cells as a result object without a choice, for the frontier so far. The last line of a cell counts."""
+    latest = {int(r["cell"]): dict(r) for r in rows if isinstance(r.get("cell"), int)}
+    cells = [latest[n] for n in sorted(latest)]
+    on = frontier([x for x in cells if x.get("status") == "ok"])
+    return {"cells": [{**x, "on_frontier": x["cell"] in on} for x in cells], "choice": {}}
+
+
+def error_rows(line: Line) -> list[dict[str, Any]]:
+    """Errors of the cell that runs, grouped by kind, most frequent first."""
+    found = line.get("errors") or {}
+    return [
+        {"kind": str(kind).replace("_", " "), "count": count}
+        for kind, count in sorted(found.items(), key=lambda pair: -int(pair[1]))
+    ]

@@ -1,0 +1,142 @@
+"""What all pages share: words of the visitor's language, text that stays text, figures, the sweep that is looked at."""
+
+import re
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+import plotly.graph_objects as go
+import streamlit as st
+
+from app.data import all_sweeps, find_folder
+from app.words import Words, load_words
+from runner.errors import ConfigError
+from storage.data_folder import default_data_folder
+from storage.side_files import SweepSummary
+
+START, NEW, LIVE, RESULTS, METHOD = (
+    f"app_pages/{name}.py" for name in ("start", "new_sweep", "live", "results", "method")
+)
+PLOTLY: dict[str, Any] = {
+    "displaylogo": False,
+    "showSendToCloud": False,
+    "responsive": True,
+    "modeBarButtonsToRemove": ["select2d", "lasso2d", "autoScale2d"],
+}
+_JOINER = "\u2060"  # invisible; parts what Markdown would read as an icon, a colour or a link
+
+
+def data_dir() -> Path:
+    """The data folder of this dashboard."""
+    return default_data_folder()
+
+
+def words() -> Words:
+    """The words of the visitor's browser language; English where we have no catalogue."""
+    return _words((st.context.locale or "en").split("-")[0])
+
+
+@lru_cache
+def _words(lang: str) -> Words:
+    return load_words(lang)
+
+
+def dark() -> bool:
+    """True if the visitor looks at the dark theme."""
+    return bool(st.context.theme.type == "dark")
+
+
+def plain(text: object) -> str:
+    """Any text so that Streamlit's Markdown shows it as it is: no HTML, links, images, icons, colours or formulas."""
+    line = " ".join(str(text).split())
+    parted = re.sub(r"[:@]|www(?=\.)", lambda found: found[0] + _JOINER, line)
+    return re.sub(r"([!-/;-?\[-`{-~])", r"\\\1", parted)
+
+
+def say(text: str, *, level: int = 0) -> None:
+    """A sentence; with `level` a heading."""
+    st.markdown(f"{'#' * level} {plain(text)}" if level else plain(text))
+
+
+def note(text: str) -> None:
+    """A sentence in small print."""
+    st.caption(plain(text))
+
+
+def define(term: str, meaning: str) -> None:
+    """A term in bold and what it means."""
+    st.markdown(f"**{plain(term)}**  \n{plain(meaning)}")
+
+
+def chart(fig: go.Figure, key: str, alt: str, on_select: Callable[[], None] | None = None) -> None:
+    """A figure in our own dress. `on_select` is called when a point was clicked."""
+    if on_select is None:
+        st.plotly_chart(fig, theme=None, key=key, config=PLOTLY, alt=alt)
+    else:
+        st.plotly_chart(fig, theme=None, key=key, config=PLOTLY, alt=alt, on_select=on_select, selection_mode="points")
+
+
+def clicked_cell(key: str) -> int | None:
+    """The cell of the point that was clicked in the chart `key`; None when the click took the choice away."""
+    points = st.session_state[key]["selection"]["points"]
+    told = points[0].get("customdata") if points else None
+    first = told[0] if isinstance(told, list | tuple) and told else told
+    return int(first) if isinstance(first, int | float) else None
+
+
+def when(unix_ns: int) -> str:
+    """A moment in the visitor's time zone, to the minute."""
+    if not unix_ns:
+        return ""
+    try:
+        zone = ZoneInfo(st.context.timezone or "UTC")
+    except (ZoneInfoNotFoundError, ValueError):
+        zone = UTC  # type: ignore[assignment]
+    return datetime.fromtimestamp(unix_ns / 1e9, zone).strftime("%Y-%m-%d %H:%M")
+
+
+def status_text(status: str) -> str:
+    """A status in the visitor's language."""
+    w = words()
+    return {
+        "queued": w.text("waiting"),
+        "starting": w.text("starting"),
+        "running": w.text("running"),
+        "paused": w.text("paused"),
+        "done": w.text("done"),
+        "failed": w.text("failed"),
+        "stopped": w.text("stopped"),
+        "interrupted": w.text("interrupted"),
+        "damaged": w.text("damaged"),
+        "sample": w.text("sample"),
+    }.get(status, status)
+
+
+def label(sweep: SweepSummary) -> str:
+    """A sweep in a list: name, state, moment."""
+    return " · ".join(filter(None, [sweep.name, status_text(sweep.status), when(sweep.created_unix_ns)]))
+
+
+def chosen_sweep(usable: Sequence[str]) -> SweepSummary | None:
+    """The sweep of the address (`?sweep=<id>`), else the newest with one of the states `usable`. None: there is none.
+
+    A wrong id in the address ends the page with one sentence.
+    """
+    sweeps = {s.sweep_id: s for s in all_sweeps(data_dir())}
+    wanted = st.query_params.get("sweep")
+    if wanted is None:
+        return next((s for s in sweeps.values() if s.status in usable), None)
+    try:
+        return sweeps[find_folder(data_dir(), wanted).name]
+    except (ConfigError, KeyError) as e:
+        st.error(plain(e))
+        st.page_link(START, label=words().text("Back to the start page"))
+        st.stop()
+
+
+def go_to(page: str, sweep_id: str) -> None:
+    """Leaves for another page with that sweep."""
+    st.switch_page(page, query_params={"sweep": sweep_id})
