@@ -136,20 +136,25 @@
     const pick = now.pick && now.cells.get(now.pick.facts.cell);
     const same = pick && raw && pick.cell === raw.cell;
     const place = (trace, c, text) => Object.assign(trace, c ? { x: [c.raw], y: [c.goodput], text: [text] } : { x: [], y: [], text: [] });
-    place(of("pick"), pick, `<b>${plain(same ? parts.words.same : parts.words.pick)}</b>`);
+    place(of("pick"), pick, plain(same ? parts.words.same : parts.words.pick));
     place(of("raw"), same ? null : raw, of("raw").meta.label);
     fig.layout.yaxis.range = [-0.04 * top, 1.18 * top];
   };
 
   const moveTargets = (fig, targets) => {
-    for (const trace of fig.data) {
-      if (!trace.meta || trace.meta.role !== "target") continue;
-      const index = tallies.classes.findIndex((k) => k.name === trace.meta.class);
-      if (index < 0) continue;
-      const gap = trace.meta.metric === "gap_ms";
-      const value = tallies.classes[index][gap ? "gap_steps_ms" : "ttft_steps_ms"][targets[index][gap ? 1 : 0]];
-      trace.y = [value, value];
-      trace.text = [plain(fill(parts.words.target, { name: trace.meta.class, value: ms(value) })), ""];
+    for (const metric of ["ttft_ms", "gap_ms"]) {
+      const gap = metric === "gap_ms";
+      const values = new Map(
+        tallies.classes.map((k, i) => [k.name, k[gap ? "gap_steps_ms" : "ttft_steps_ms"][targets[i][gap ? 1 : 0]]]),
+      );
+      for (const trace of fig.data) {
+        if (!trace.meta || trace.meta.role !== "target" || trace.meta.metric !== metric) continue;
+        const value = values.get(trace.meta.class);
+        if (value === undefined) continue;
+        const same = [...values.keys()].filter((name) => values.get(name) === value);
+        trace.y = [value, value];
+        trace.text = ["", same[0] === trace.meta.class ? plain(fill(parts.words.target, { name: same.join(", "), value: ms(value) })) : ""];
+      }
     }
   };
 
@@ -171,6 +176,9 @@
         if (now) moveTargets(fig, steps());
       }
       const layout = { ...fig.layout, template: parts.templates[Number(dark)], autosize: true, dragmode: narrow() ? false : "zoom" };
+      // not transparent here: a saved PNG must be readable wherever it is posted
+      layout.paper_bgcolor = getComputedStyle(slot.closest("section")).backgroundColor;
+      if (narrow()) layout.height += 50; // the legend takes more lines
       Plotly.react(slot, fig.data, layout, {
         responsive: true,
         displaylogo: false,
@@ -184,7 +192,7 @@
 
   // ---- words, grid and table
   const original = { headline: byId("headline").textContent, detail: byId("detail").textContent };
-  for (const element of document.querySelectorAll(".tile dd, #paste, #numbers td, #heat td")) {
+  for (const element of document.querySelectorAll(".tile dd, #paste, #against, #numbers td, #heat td")) {
     element.dataset.was = element.textContent;
     if (element.closest("#heat")) element.dataset.class = element.className;
   }
@@ -197,6 +205,7 @@
     const tiles = { goodput: perSecond(p.goodput, "req"), share: share(p.share), ttft: p.facts.ttft, gap: p.facts.gap, raw: perSecond(p.facts.raw, "tok") };
     for (const [key, text] of Object.entries(tiles)) if (byId(`tile-${key}`)) byId(`tile-${key}`).textContent = text;
     if (byId("paste") && p.facts.paste) byId("paste").textContent = p.facts.paste;
+    if (byId("against")) byId("against").textContent = "";
   };
 
   const tellTable = (now) => {

@@ -54,7 +54,7 @@ def answer(result: c.Result, words: Words) -> str:
         f'<div class="tile"><dt>{esc(title)}</dt><dd id="tile-{key}">{esc(value)}</dd></div>'
         for key, title, value in _tiles(cell, words)
     )
-    against = f'<p class="against">{esc(v.against_raw)}</p>' if v.against_raw else ""
+    against = f'<p class="against" id="against">{esc(v.against_raw)}</p>' if v.against_raw else ""
     mark = "pass" if v.target_met else "fail"
     return (
         f'<section id="verdict" class="{mark}" aria-labelledby="headline">'
@@ -93,9 +93,10 @@ def sliders(tallies: dict[str, Any] | None, result: c.Result, words: Words) -> s
         shares = "".join(f'<option value="{a}">{esc(words.share(a))}</option>' for a in _share_choices(result))
         body += (
             f'<form class="sliders scripted" id="sliders">{sets}'
-            f'<div class="slider"><label for="alpha">{esc(words.text("share wanted"))}</label>'
+            f"<fieldset><legend>{esc(words.text('everyone'))}</legend>"
+            f'<div class="slider"><label for="alpha">{esc(words.text("share wanted inside targets"))}</label>'
             f'<select id="alpha">{shares}</select></div>'
-            f'<button type="button" id="reset" disabled>{back}</button></form>'
+            f'<button type="button" id="reset" disabled>{back}</button></fieldset></form>'
             f'<p class="note scripted" id="note" role="status"></p>'
         )
     intro = esc(words.text("Move them: the picture, the pick and the table follow, from the measured requests."))
@@ -126,7 +127,8 @@ def heat(result: c.Result, words: Words) -> str:
         f'<tr><th scope="row">{esc(name)}</th>{"".join(_heat_cell(s) for s in row)}</tr>'
         for name, row in zip(grid.rows, grid.squares, strict=True)
     )
-    corner = f'<th class="corner"><span>{esc(grid.row_key)} ↓</span> <span>{esc(grid.column_key)} →</span></th>'
+    down, right = _breakable(grid.row_key), _breakable(grid.column_key)
+    corner = f'<th class="corner"><span>{down} ↓</span> <span>{right} →</span></th>'
     caption = esc(_heat_caption(grid, words))
     body = _scrolled("heat", caption, f"<tr>{corner}{head}</tr>", rows) + _scale(words)
     return section("heat", words.text("Setting by setting"), body)
@@ -198,7 +200,7 @@ def warnings(result: c.Result, words: Words) -> str:
 def numbers(result: c.Result, words: Words) -> str:
     """The table of every number."""
     columns = table.columns(result, words)
-    head = "".join(f'<th scope="col"{_kind(x)}>{esc(x.title)}</th>' for x in columns)
+    head = "".join(f'<th scope="col"{_kind(x)}>{_breakable(x.title)}</th>' for x in columns)
     body = "".join(
         _number_row(x, columns, words) for x in zip(c.cells_of(result), table.table_rows(result, words), strict=True)
     )
@@ -206,6 +208,11 @@ def numbers(result: c.Result, words: Words) -> str:
         words.text("Every number of every cell. Times in ms or s; shares of the requests that could be judged.")
     )
     return section("numbers", words.text("Every number"), _scrolled("numbers", caption, f"<tr>{head}</tr>", body))
+
+
+def _breakable(name: str) -> str:
+    """A field name that may break after its underscores."""
+    return esc(name).replace("_", "_<wbr>")
 
 
 def _kind(column: table.Column) -> str:

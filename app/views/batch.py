@@ -14,10 +14,11 @@ from app.words import ENGLISH, Words
 def batch_rows(result: c.Result, words: Words = ENGLISH) -> list[dict[str, Any]]:
     """One row a setting, at the load where it ran the most at once.
 
-    Keys: cell, name, load, limit, running_mean, running_max, waiting_max, kv_cache_usage_max, num_preemptions,
+    Keys: cell, name, short, load, limit, running_mean, running_max, waiting_max, kv_cache_usage_max, num_preemptions,
     sentence.
     """
     rows = []
+    shorts = c.short_names(result, words)
     for key, name in c.setting_names(result, words).items():
         seen = [x for x in c.by_load(c.measured(result), key) if (x.get("engine") or {}).get("running_max") is not None]
         if seen:
@@ -27,6 +28,7 @@ def batch_rows(result: c.Result, words: Words = ENGLISH) -> list[dict[str, Any]]
                 {
                     "cell": top["cell"],
                     "name": name,
+                    "short": shorts[key],
                     "load": c.load_name(top, words),
                     "limit": limit_of(top),
                     "running_mean": engine.get("running_mean"),
@@ -63,7 +65,8 @@ def limit_sentence(cell: c.Cell, words: Words = ENGLISH) -> str:
     if engine.get("kv_cache_usage_max") is not None:
         parts.append(words.text("KV cache up to {share}", share=words.share(engine["kv_cache_usage_max"])))
     if engine.get("num_preemptions") is not None:
-        parts.append(words.plural("{n} preemption", "{n} preemptions", int(engine["num_preemptions"])))
+        n = int(engine["num_preemptions"])
+        parts.append(words.plural("{n} preemption", "{n} preemptions", n) if n else words.text("no preemptions"))
     return "; ".join(parts) + "."
 
 
@@ -71,7 +74,8 @@ def batch_figure(result: c.Result, words: Words = ENGLISH, *, dark: bool = False
     """A row a setting: the limit as a bar mark, the batch that was seen as dots, the longest queue as a cross."""
     rows = batch_rows(result, words)
     fig = theme.figure(words.text("requests"), "", dark=dark, height=150 + 34 * max(len(rows), 1))
-    names = [theme.plain(r["name"]) for r in rows]
+    theme.name_legend(fig, c.short_title(result))
+    names = [theme.plain(r["short"]) for r in rows]
     for y, row in zip(names, rows, strict=True):
         ends = [v for v in (row["running_mean"], row["limit"], row["running_max"]) if v is not None]
         line = {"color": theme.GREY, "width": 1, "dash": "dot"}
@@ -82,9 +86,7 @@ def batch_figure(result: c.Result, words: Words = ENGLISH, *, dark: bool = False
         ("running_max", words.text("running, most"), "diamond", theme.OKABE_ITO[1], 11),
         ("waiting_max", words.text("waiting, most"), "x", theme.OKABE_ITO[3], 9),
     )
-    hover = [
-        f"<b>{theme.plain(r['name'])} · {theme.plain(r['load'])}</b><br>{theme.plain(r['sentence'])}" for r in rows
-    ]
+    hover = [f"{theme.plain(r['name'])} · {theme.plain(r['load'])}<br>{theme.plain(r['sentence'])}" for r in rows]
     for key, label, symbol, colour, size in marks:
         fig.add_scatter(
             x=[r[key] for r in rows],
@@ -97,6 +99,6 @@ def batch_figure(result: c.Result, words: Words = ENGLISH, *, dark: bool = False
             hovertemplate="%{text}<extra></extra>",
         )
     values = [r[k] for r in rows for k, *_ in marks if r[k] is not None and r[k] > 0]
-    fig.update_xaxes(type=theme.axis_type(values))
+    fig.update_xaxes(**theme.axis(values))
     fig.update_yaxes(type="category", autorange="reversed")
     return fig

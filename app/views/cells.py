@@ -95,6 +95,21 @@ def setting_names(result: Result, words: Words = ENGLISH) -> dict[str, str]:
     return {k: setting_name(s, keys, words) for k, s in settings.items()}
 
 
+def short_names(result: Result, words: Words = ENGLISH) -> dict[str, str]:
+    """`32 · 512`: the values alone, for legends whose title (`short_title`) names the keys; by key string."""
+    settings = settings_of(result)
+    keys = varying_keys(settings.values())
+    return {
+        k: " · ".join(str(s[key]) for key in keys if key in s) or words.text("as the server is")
+        for k, s in settings.items()
+    }
+
+
+def short_title(result: Result) -> str:
+    """`max_num_seqs · max_num_batched_tokens`: what the parts of a short name are."""
+    return " · ".join(varying_keys(settings_of(result).values()))
+
+
 def load_of(cell: Cell) -> tuple[str, float | None]:
     """(load axis, value) of a cell: request_rate, max_concurrency or load_scale; ("load", None) without one."""
     load = cell.get("load") or {}

@@ -55,6 +55,6 @@ def ecdf_figure(
             x=[target, target], y=[0, 100], mode="lines+text", text=["", text], textposition="top center",
             line={"color": theme.TARGET, "dash": "dash", "width": 2}, showlegend=False, hoverinfo="skip",
         )  # fmt: skip
-    fig.update_xaxes(type=theme.axis_type([v for v in everything if v > 0]))
+    fig.update_xaxes(**theme.axis([v for v in everything if v > 0]))
     fig.update_yaxes(range=[0, 108])
     return fig

@@ -14,27 +14,30 @@ from app.views import cells as c
 from app.views import theme
 from app.words import ENGLISH, Words
 
-HOVER = "<b>%{customdata[4]}</b><br>%{customdata[1]}<br>%{customdata[2]}<br>%{customdata[3]}<extra></extra>"
+HOVER = "%{customdata[4]}<br>%{customdata[1]}<br>%{customdata[2]}<br>%{customdata[3]}<extra></extra>"
 
 
 def frontier_figure(result: c.Result, words: Words = ENGLISH, *, dark: bool = False, height: int = 480) -> go.Figure:
     """Goodput (requests/s inside the targets) against raw output (tokens/s) for every measured cell."""
     fig = theme.figure(
-        words.text("raw output (tokens/s)"), words.text("goodput (requests/s inside targets)"), dark=dark, height=height
+        words.text("raw output (tokens/s)"), words.text("goodput (requests/s)"), dark=dark, height=height
     )
     points = [p for p in c.measured(result) if p.get("output_tok_per_s") is not None]
-    names = c.setting_names(result, words)
+    names, shorts = c.setting_names(result, words), c.short_names(result, words)
     for index, (key, name) in enumerate(names.items()):
-        _add_setting(fig, c.by_load(points, key), key, name, index, words)
+        _add_setting(fig, c.by_load(points, key), key, name, shorts[key], index, words)
+    theme.name_legend(fig, c.short_title(result))
     _add_frontier(fig, points, words, dark)
     _add_marks(fig, result, words, dark)
-    fig.update_xaxes(type=theme.axis_type([p["output_tok_per_s"] for p in points]))
+    fig.update_xaxes(**theme.axis([p["output_tok_per_s"] for p in points]))
     top = max((p["goodput_per_s"] for p in points), default=1.0) or 1.0
     fig.update_yaxes(range=[-0.04 * top, 1.18 * top])
     return fig
 
 
-def _add_setting(fig: go.Figure, mine: Sequence[c.Cell], key: str, name: str, index: int, words: Words) -> None:
+def _add_setting(
+    fig: go.Figure, mine: Sequence[c.Cell], key: str, name: str, short: str, index: int, words: Words
+) -> None:
     """Path through the loads, points and legend entry of one setting; from the ninth on they share one entry."""
     grouped = index >= theme.MAX_SERIES
     style = {"colour": theme.GREY, "symbol": "asterisk", "dash": "dot"} if grouped else theme.series_style(index)
@@ -54,7 +57,7 @@ def _add_setting(fig: go.Figure, mine: Sequence[c.Cell], key: str, name: str, in
         name=theme.plain(name),
     )
     if index <= theme.MAX_SERIES:
-        shown = words.text("other settings") if grouped else name
+        shown = words.text("other settings") if grouped else short
         fig.add_scatter(
             x=[None], y=[None], mode="lines+markers", name=theme.plain(shown), legendgroup=group, line=line,
             marker={"color": style["colour"], "symbol": style["symbol"], "size": 9}, meta={"role": "legend"},
@@ -179,8 +182,9 @@ def _mark(fig: go.Figure, cell: c.Cell | None, role: str, label: str, symbol: st
         x=[cell["output_tok_per_s"]] if cell is not None and there else [],
         y=[cell["goodput_per_s"]] if cell is not None and there else [],
         mode="markers+text",
-        text=[f"<b>{label}</b>" if role == "pick" else label] if there else [],
+        text=[label] if there else [],
         textposition=place,
+        textfont={"size": 13, "weight": 700 if role == "pick" else 400},
         cliponaxis=False,
         marker={"symbol": symbol, "size": 24 if role == "pick" else 16, "color": theme.ink(dark), "line": {"width": 2}},
         hoverinfo="skip",

@@ -34,7 +34,7 @@ def _chart(
             hovertemplate=name + ": %{y:.3~s}<extra></extra>",
         )  # fmt: skip
     fig.update_layout(hovermode="x unified")
-    fig.update_yaxes(type=theme.axis_type(values))
+    fig.update_yaxes(**theme.axis(values))
     return fig
 
 
@@ -61,7 +61,7 @@ def kv_figure(lines: Sequence[Mapping[str, Any]], words: Words = ENGLISH, *, dar
         {**line, "kv": None if line.get("kv_cache_usage") is None else 100 * line["kv_cache_usage"]} for line in lines
     ]
     fig = _chart(shares, {"kv": words.text("KV cache")}, words.text("KV cache (%)"), words, dark)
-    fig.update_yaxes(range=[0, 102], type="linear")
+    fig.update_yaxes(range=[0, 102], type="linear", tickvals=None)
     return fig
 
 

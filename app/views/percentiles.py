@@ -26,30 +26,41 @@ def percentiles_figure(
     fig = make_subplots(rows=2, cols=1, shared_xaxes=True, vertical_spacing=0.07)
     theme.dress(fig, dark=dark, height=height)
     points = [p for p in c.measured(result) if p.get("output_tok_per_s") is not None]
-    names = c.setting_names(result, words)
+    names, shorts = c.setting_names(result, words), c.short_names(result, words)
+    theme.name_legend(fig, c.short_title(result))
     for row, metric in enumerate(("ttft_ms", "gap_ms"), start=1):
         for name in SHOWN[metric]:
             for index, (key, label) in enumerate(names.items()):
-                _add_line(fig, row, metric, name, c.by_load(points, key), index, label, name == shown, words)
+                _add_line(
+                    fig, row, metric, name, c.by_load(points, key), index, (label, shorts[key]), name == shown, words
+                )
             _add_missing(fig, row, metric, name, points, name == shown, words)
         _add_targets(fig, row, metric, result, points, words)
         values = [v for p in points for n in SHOWN[metric] if (v := c.percentile(p, metric, n)) is not None]
-        fig.update_yaxes(type=theme.axis_type(values), row=row, col=1)
+        fig.update_yaxes(**theme.axis(values), row=row, col=1)
     fig.update_yaxes(title_text=words.text("first token (ms)"), row=1, col=1)
     fig.update_yaxes(title_text=words.text("gap between chunks (ms)"), row=2, col=1)
-    fig.update_xaxes(type=theme.axis_type([p["output_tok_per_s"] for p in points]))
+    fig.update_xaxes(**theme.axis([p["output_tok_per_s"] for p in points]))
     fig.update_xaxes(title_text=words.text("raw output (tokens/s)"), row=2, col=1)
     return fig
 
 
 def _add_line(
-    fig: go.Figure, row: int, metric: str, name: str, mine: Sequence[c.Cell], index: int, label: str, visible: bool,
+    fig: go.Figure,
+    row: int,
+    metric: str,
+    name: str,
+    mine: Sequence[c.Cell],
+    index: int,
+    label: tuple[str, str],
+    visible: bool,
     words: Words,
-) -> None:  # fmt: skip
+) -> None:
     style = theme.series_style(index)
     values = [c.percentile(p, metric, name) for p in mine]
     hover = [
-        f"<b>{theme.plain(label)} · {theme.plain(c.load_name(p, words))}</b><br>"
+        theme.plain(f"{label[0]} · {c.load_name(p, words)}")
+        + "<br>"
         + words.text("{name} {value} (n = {n})", name=name, value=words.ms(v), n=words.count(_n(p, metric)))
         for p, v in zip(mine, values, strict=True)
     ]
@@ -66,8 +77,8 @@ def _add_line(
         customdata=[[p["cell"]] for p in mine],
         text=hover,
         hovertemplate="%{text}<extra></extra>",
-        name=theme.plain(label),
-        legendgroup=label,
+        name=theme.plain(label[1]),
+        legendgroup=label[0],
         showlegend=row == 1,
         connectgaps=False,
         visible=visible,
@@ -124,23 +135,25 @@ def _add_targets(
 ) -> None:
     """Dashed lines at the targets, drawn as data: labels of layout lines get lost on log axes."""
     xs = [p["output_tok_per_s"] for p in points]
-    for class_name, target in targets_of(result).items():
-        if xs and target.get(metric) is not None:
-            text = words.text("{name} target {value}", name=class_name, value=words.ms(target[metric]))
-            fig.add_scatter(
-                x=[min(xs), max(xs)],
-                y=[target[metric]] * 2,
-                mode="lines+text",
-                line={"color": theme.TARGET, "dash": "dash", "width": 2},
-                text=[theme.plain(text), ""],
-                textposition="top right",
-                textfont={"color": theme.TARGET},
-                hoverinfo="skip",
-                showlegend=False,
-                meta={"role": "target", "class": class_name, "metric": metric},
-                row=row,
-                col=1,
-            )
+    targets = {k: t[metric] for k, t in targets_of(result).items() if t.get(metric) is not None}
+    for class_name, value in targets.items() if xs else ():
+        # classes with one value share one label
+        same = [k for k, v in targets.items() if v == value]
+        text = words.text("{name} target {value}", name=", ".join(same), value=words.ms(value))
+        fig.add_scatter(
+            x=[min(xs), max(xs)],
+            y=[value] * 2,
+            mode="lines+text",
+            line={"color": theme.TARGET, "dash": "dash", "width": 2},
+            text=["", theme.plain(text) if same[0] == class_name else ""],
+            textposition="top left",
+            textfont={"color": theme.TARGET},
+            hoverinfo="skip",
+            showlegend=False,
+            meta={"role": "target", "class": class_name, "metric": metric},
+            row=row,
+            col=1,
+        )
 
 
 def targets_of(result: c.Result) -> dict[str, Mapping[str, Any]]:

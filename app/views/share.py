@@ -17,10 +17,12 @@ def share_figure(
     axis = c.load_of(ran[0])[0] if ran else "load"
     title = words.text("share of {name} inside targets (%)", name=theme.plain(class_name))
     fig = theme.figure(c.load_title(axis, words), title, dark=dark, height=height)
+    shorts = c.short_names(result, words)
     for index, (key, name) in enumerate(c.setting_names(result, words).items()):
         mine = [x for x in c.by_load(ran, key) if _of_class(x, class_name).get("share") is not None]
         if mine:
-            _add_series(fig, mine, class_name, name, index, words)
+            _add_series(fig, mine, class_name, (name, shorts[key]), index, words)
+    theme.name_legend(fig, c.short_title(result))
     loads = [v for x in ran if (v := c.load_of(x)[1]) is not None]
     wanted = result.get("share_target")
     if wanted is not None and loads:
@@ -32,7 +34,7 @@ def share_figure(
             name=words.text("wanted: {share}", share=words.share(wanted)),
             hoverinfo="skip",
         )
-    fig.update_xaxes(type=theme.axis_type(loads))
+    fig.update_xaxes(**theme.axis(loads))
     fig.update_yaxes(range=[-3, 103])
     return fig
 
@@ -42,7 +44,9 @@ def _of_class(cell: c.Cell, class_name: str) -> dict[str, Any]:
     return found
 
 
-def _add_series(fig: go.Figure, mine: list[c.Cell], class_name: str, name: str, index: int, words: Words) -> None:
+def _add_series(
+    fig: go.Figure, mine: list[c.Cell], class_name: str, name: tuple[str, str], index: int, words: Words
+) -> None:
     style = theme.series_style(index)
     rows = [_of_class(x, class_name) for x in mine]
     shares = [float(r["share"]) for r in rows]
@@ -51,7 +55,8 @@ def _add_series(fig: go.Figure, mine: list[c.Cell], class_name: str, name: str, 
     up = [100 * max(h - s, 0.0) for h, s in zip(high, shares, strict=True)]
     down = [100 * max(s - v, 0.0) for v, s in zip(low, shares, strict=True)]
     hover = [
-        f"<b>{theme.plain(name)} · {theme.plain(c.load_name(x, words))}</b><br>"
+        theme.plain(f"{name[0]} · {c.load_name(x, words)}")
+        + "<br>"
         + words.text(
             "{share} inside targets ({low} to {high}, n = {n})",
             share=words.share(r["share"]),
@@ -75,5 +80,5 @@ def _add_series(fig: go.Figure, mine: list[c.Cell], class_name: str, name: str, 
         customdata=[[x["cell"]] for x in mine],
         text=hover,
         hovertemplate="%{text}<extra></extra>",
-        name=theme.plain(name),
+        name=theme.plain(name[1]),
     )

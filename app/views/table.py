@@ -25,7 +25,9 @@ def columns(result: c.Result, words: Words = ENGLISH) -> list[Column]:
     """Columns of the table: the settings that vary, the load, then every number."""
     keys = c.varying_keys(c.settings_of(result).values())
     head = [Column("cell", words.text("cell"), "count")] + [Column(f"setting.{k}", k, "text") for k in keys]
-    load = [Column("load", words.text("load"), "text"), Column("repeat", words.text("repeat"), "count")]
+    repeats = len({x.get("repeat") for x in c.cells_of(result)}) > 1
+    load = [Column("load", words.text("load"), "text")]
+    load += [Column("repeat", words.text("repeat"), "count")] * repeats
     state = [Column("state", words.text("state"), "text")]
     goodput = [
         Column("goodput_per_s", words.text("goodput req/s"), "rate"),
@@ -62,7 +64,7 @@ def columns(result: c.Result, words: Words = ENGLISH) -> list[Column]:
         Column("engine.kv_cache_usage_max", words.text("KV max"), "share"),
         Column("engine.num_preemptions", words.text("preemptions"), "count"),
     ]
-    return head + load + state + goodput + counts + times + engine
+    return head + load + goodput[:4] + state + goodput[4:] + counts + times + engine
 
 
 def _value(cell: c.Cell, key: str, words: Words) -> object:

@@ -60,6 +60,7 @@ def template(dark: bool = False) -> go.layout.Template:
                 "font": {"family": FONT, "size": 13, "color": _INK[dark]},
                 "align": "left",
             },
+            "modebar": {"bgcolor": "rgba(0,0,0,0)", "color": GREY, "activecolor": _INK[dark]},
             "legend": {"font": {"size": 12}, "bgcolor": "rgba(0,0,0,0)"},
             "annotationdefaults": {"font": {"size": 12, "color": _INK[dark]}, "arrowcolor": _INK[dark]},
         }
@@ -84,6 +85,11 @@ def dress(fig: go.Figure, *, dark: bool = False, height: int = 420) -> None:
         hovermode="closest",
         legend={"orientation": "h", "yref": "container", "y": 0, "yanchor": "bottom", "x": 0, "xanchor": "left"},
     )
+
+
+def name_legend(fig: go.Figure, title: str) -> None:
+    """Says above the legend what its entries are, so that the entries can be short."""
+    fig.update_layout(legend_title={"text": plain(title), "side": "top", "font": {"size": 12}})
 
 
 def series_style(index: int) -> dict[str, Any]:
@@ -115,6 +121,20 @@ def wants_log(values: Sequence[float | None]) -> bool:
     return len(known) > 1 and len(known) == sum(v is not None for v in values) and max(known) / min(known) > 20
 
 
-def axis_type(values: Sequence[float | None]) -> str:
-    """plotly's axis type for these values: log or linear."""
-    return "log" if wants_log(values) else "linear"
+def axis(values: Sequence[float | None]) -> dict[str, Any]:
+    """Axis settings for these values: linear, or log with ticks at 1, 2, 5 of each decade, written in full.
+
+    Over more than two decades at 1 and 3, over more than four at 1 only. plotly's own log ticks write a lone 2 for 20.
+    """
+    if not wants_log(values):
+        return {"type": "linear"}
+    known = [v for v in values if v is not None]
+    low, high = math.floor(math.log10(min(known))), math.ceil(math.log10(max(known)))
+    span = math.log10(max(known) / min(known))
+    steps = (1, 2, 5) if span <= 2 else (1, 3) if span <= 4 else (1,)
+    ticks = [step * 10.0**decade for decade in range(low, high + 1) for step in steps]
+    return {
+        "type": "log",
+        "tickvals": ticks,
+        "ticktext": [f"{t:,.6g}" if t < 1e4 else f"{t / 1000:,.6g}k" for t in ticks],
+    }

@@ -83,7 +83,7 @@ def _add_bars(fig: go.Figure, rows: pd.DataFrame, words: Words) -> None:
 
 def _hover(row: pd.Series, stage: str, seconds: float, words: Words) -> str:
     what = theme.plain(f"{row['class_name']} #{row['request']}")
-    return f"<b>{what}</b><br>{stage}: {words.ms(1000 * seconds)}"
+    return f"{what}<br>{stage}: {words.ms(1000 * seconds)}"
 
 
 def _add_ticks(fig: go.Figure, rows: pd.DataFrame, words: Words, dark: bool) -> None:

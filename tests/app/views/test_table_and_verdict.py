@@ -1,0 +1,124 @@
+"""The table, its CSV, the verdict and the forum post."""
+
+import csv
+import io
+import json
+
+import pytest
+
+from app.views.table import columns, csv_text, safe_text, shown, table_csv, table_rows, text_table
+from app.views.verdict import markdown, target_sentences, verdict, warning_rows
+from app.words import NOTHING
+from tests.app.views.made_up import made_up_result
+
+
+def test_every_cell_has_a_row_and_nulls_stay_null() -> None:
+    """Failed cells are rows too; what was not measured is null, never 0."""
+    rows = table_rows(made_up_result())
+    assert [r["cell"] for r in rows] == [x["cell"] for x in made_up_result()["cells"]]
+    assert rows[-1]["state"] == "failed: out of memory"
+    assert rows[-1]["goodput_per_s"] is None
+    assert shown(None, "rate") == NOTHING
+
+
+def test_only_settings_that_vary_are_columns() -> None:
+    """A key with one value everywhere is not repeated on each row; repeats show only when there are some."""
+    keys = [x.key for x in columns(made_up_result())]
+    assert keys[:3] == ["cell", "setting.max_num_seqs", "setting.max_num_batched_tokens"]
+    assert "repeat" not in keys
+
+
+@pytest.mark.parametrize("name", ['=HYPERLINK("http://x.test","a")', "+1+1", "-2+3", "@SUM(A1)", "\t=1+1", "\r=1"])
+def test_formulas_become_text(name: str) -> None:
+    """Text that a spreadsheet would run gets a leading apostrophe."""
+    assert safe_text(name) == "'" + name
+    assert next(csv.reader(io.StringIO(csv_text([{"m": name}], ["m"]).split("\n", 1)[1], newline=""))) == ["'" + name]
+
+
+def test_numbers_and_plain_text_are_unchanged_in_csv() -> None:
+    """Negative numbers stay numbers, commas and quotes are quoted, null is empty."""
+    text = csv_text([{"a": -1.5, "b": 2, "c": 'normal, "quoted"', "d": None}], ["a", "b", "c", "d"])
+    assert text == 'a,b,c,d\r\n-1.5,2,"normal, ""quoted""",\r\n'
+
+
+def test_table_csv_reads_back() -> None:
+    """The CSV has a line a cell with full precision."""
+    rows = list(csv.DictReader(io.StringIO(table_csv(made_up_result()))))
+    assert len(rows) == len(made_up_result()["cells"])
+    assert float(rows[0]["goodput_per_s"]) == made_up_result()["cells"][0]["goodput_per_s"]
+
+
+def test_text_table_is_aligned() -> None:
+    """A terminal table: a head, a line a cell, no trailing blanks."""
+    lines = text_table(made_up_result()).split("\n")
+    assert len(lines) == 1 + len(made_up_result()["cells"])
+    assert lines[0].startswith("setting")
+    assert all(line == line.rstrip() for line in lines)
+
+
+def test_verdict_names_setting_numbers_and_line_to_paste() -> None:
+    """Setting, goodput and interval in words; the start line as it was run."""
+    v = verdict(made_up_result())
+    assert "max_num_seqs 32, max_num_batched_tokens 256" in v.headline
+    assert v.headline.startswith("Not proven yet")  # 94 % of 300, but the interval reaches below the 90 % wanted
+    assert "95 % interval" in v.detail.replace("\u00a0", " ")
+    assert v.paste == "vllm serve /models/made-up-8b --max-num-seqs 32 --max-num-batched-tokens 256"
+    assert v.against_raw is not None
+    assert "But only" in v.against_raw
+
+
+def test_verdict_says_met_and_missed() -> None:
+    """A met target keeps its promises; one missed by the share itself is said to be missed."""
+    result = made_up_result()
+    met = {**result, "choice": {**result["choice"], "target_met": True}}
+    missed = {**result, "choice": {**result["choice"], "share": 0.5}}
+    assert "keeps its promises at 2.82" in verdict(met).headline
+    assert verdict(missed).headline.startswith("Target missed everywhere")
+
+
+def test_verdict_without_any_measurement() -> None:
+    """A sweep in which everything failed has a verdict too."""
+    cells = [{"cell": 0, "setting": {"max_num_seqs": 4}, "status": "failed", "error_kind": "connect"}]
+    assert verdict({"cells": cells, "choice": None}).headline == "No setting could be measured."
+
+
+def test_without_a_start_line_the_settings_are_pasted() -> None:
+    """Key and value lines are better than nothing."""
+    result = made_up_result()
+    bare = {**result, "cells": [{**x, "start_line": None} for x in result["cells"]]}
+    assert verdict(bare).paste == "max_num_seqs = 32\nmax_num_batched_tokens = 256"
+
+
+def test_targets_in_words() -> None:
+    """Each class's promise is one sentence."""
+    first = target_sentences(made_up_result())[0].replace("\u00a0", " ")
+    assert first == "chat: first token within 1.00 s, 99 % of its own gaps within 150 ms"
+
+
+def test_equal_warnings_are_one_row() -> None:
+    """One text, one row, with the cells it is about."""
+    rows = warning_rows(made_up_result())
+    assert len({(r["title"], r["remedy"]) for r in rows}) == len(rows)
+    assert all(r["remedy"] for r in rows)
+    assert any("," in r["where"] for r in rows)
+
+
+def test_a_plain_flag_is_a_warning_too() -> None:
+    """Warnings of other tools' files are bare words."""
+    assert warning_rows({"cells": [], "warnings": ["low_n"]}) == [
+        {"title": "too few requests", "remedy": "", "where": ""}
+    ]
+
+
+def test_markdown_is_text_in_a_forum() -> None:
+    """Names can't make tables, links or code; the verdict, the table and the environment are there."""
+    result = made_up_result()
+    post = markdown({**result, "name": "a|b [x](http://y) `c`"})
+    assert post.startswith("### a\\|b \\[x\\](http://y) \\`c\\`\n")
+    assert "| setting | load |" in post
+    assert "made-up GPU 24 GB" in post
+
+
+def test_result_is_strict_json() -> None:
+    """The fixture itself holds what the interface promises: no NaN."""
+    json.dumps(made_up_result(), allow_nan=False)
