@@ -3,14 +3,17 @@
 import asyncio
 from collections import deque
 from collections.abc import Callable
+from time import monotonic_ns
 
 from runner.load.client import Answer, Result, read_answer
 
 MAX_PENDING_BYTES = 64 * 1024 * 1024
+BUSY_NS = 300_000  # a turn that takes longer had a burst to work off
+BUSY_TURNS = 50  # then one answer is read all the same
 
 
 class Backlog:
-    """Reads one answer per turn of the event loop, in the order in which they were added, and hands it to `sink`.
+    """Reads one answer per quiet turn of the event loop, in the order in which they were added, and gives it to `sink`.
 
     A burst of answers that end together then stalls the loop for one of them at a time, not for all. Beyond 64 MB of
     waiting bytes `add` reads at once. A thread would be worse: it holds the interpreter for up to 5 ms at a time.
@@ -40,11 +43,19 @@ class Backlog:
     async def _run(self) -> None:
         try:
             while self._waiting:
-                await asyncio.sleep(0)  # what the sockets have comes first
+                await self._quiet_turn()
                 if self._waiting:
                     self._read_one()
         finally:
             self._task = None
+
+    async def _quiet_turn(self) -> None:
+        """One turn of the loop, or more while it is busy with sockets, starts and ends: these come first."""
+        for _ in range(BUSY_TURNS):
+            before = monotonic_ns()
+            await asyncio.sleep(0)
+            if monotonic_ns() - before < BUSY_NS:
+                return
 
     def _read_one(self) -> None:
         answer, size = self._waiting.popleft()

@@ -19,6 +19,7 @@ from runner.load.connection import Connection
 from runner.load.exchange import MAX_BODY_BYTES, Exchange, ExchangeError
 from runner.load.stamped_socket import Address, connect, open_warm_up_socket, raise_open_files, resolve
 from runner.load.targets import allowed_hosts, refusal
+from runner.load.turnstile import Turnstile
 
 CONNECT_TIMEOUT_S = 10.0
 NAME_TTL_NS = 60_000_000_000
@@ -62,6 +63,7 @@ class StampedTransport(httpx.AsyncBaseTransport):
         self._max_body = max_body_bytes
         self._idle: dict[Origin, list[Connection]] = {}
         self._names: dict[tuple[str, int], tuple[int, list[Address]]] = {}
+        self._turnstile = Turnstile()
         self._warm_up = open_warm_up_socket()
         raise_open_files()
 
@@ -86,6 +88,7 @@ class StampedTransport(httpx.AsyncBaseTransport):
         connection: Connection | None = None
         try:
             async with asyncio.timeout(collect.limit_s):
+                await self._turnstile.enter()
                 while True:
                     connection = await self._connection(origin, exchange, reuse=collect.reuse and not exchange.resends)
                     connection.begin(
@@ -98,6 +101,7 @@ class StampedTransport(httpx.AsyncBaseTransport):
                     )
                     try:
                         await connection.wait()
+                        await self._turnstile.enter()
                         break
                     except ExchangeError:
                         if not died_idle(exchange):
