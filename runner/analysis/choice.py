@@ -35,8 +35,11 @@ TEXTS = {
         "Target missed everywhere: every setting was overloaded at every load tried, so no figure here would last; the "
         "most good requests per second ({goodput:.2f}) came from {setting} at {load}. Lower the load{raw}."
     ),
+    "doubtful": (
+        "Not to be relied on: every measured cell has a doubt, see the warnings; the most good requests per second "
+        "({goodput:.2f}) came from {setting} at {load}, where {share} of the requests met their targets{raw}."
+    ),
     "nothing_measured": "No setting could be chosen: no cell was measured to its end.",
-    "all_doubtful": "No setting could be chosen: every measured cell has a doubt that forbids it; see the warnings.",
     "no_targets": "No setting could be chosen: no request of a class with targets fell into a measured window.",
     "raw_costs": (
         "; going by raw throughput would pick {raw_setting} at {raw_load}, with {more} more output tokens per second, "
@@ -77,13 +80,13 @@ class Point:
 def choose(points: Sequence[Point], config: SweepConfig, share_target: float) -> Point | None:
     """The rule: among points that qualify (or, if none does, all valid ones) the most goodput; of those within its
     noise the most background work; of those equal in that too, the smallest change from the first setting.
-    An overloaded point is taken only if there is nothing else. Null if no point is valid.
+    An overloaded point, and after it a doubtful (invalid) one, is taken only if there is nothing else, and then never
+    as one that meets the target. Null if no point has requests with targets.
     """
-    usable = [p for p in points if p.valid and p.shares]
-    candidates = [p for p in usable if p.qualifies(share_target)]
+    candidates = [p for p in points if p.qualifies(share_target)]
     if not candidates:
-        usable = [p for p in usable if not p.overload] or usable
-        return max(usable, key=lambda p: (p.goodput_per_s, p.work_per_s), default=None)
+        judged = [p for p in points if p.shares]
+        return max(judged, key=lambda p: (p.valid, not p.overload, p.goodput_per_s, p.work_per_s), default=None)
     best = max(candidates, key=lambda p: (p.goodput_per_s, p.work_per_s))
     equal = [p for p in candidates if p is best or is_noise(best, p)]
     work = max(p.work_per_s for p in equal)
@@ -127,7 +130,7 @@ def choice_dict(points: Sequence[Point], chosen: Point | None, share_target: flo
     """
     raw = max(points, key=lambda p: p.output_tok_per_s, default=None)
     if chosen is None or raw is None:
-        return _no_choice(points, raw)
+        return _no_choice(raw)
     met = chosen.qualifies(share_target)
     low, high = chosen.share.bounds or (0.0, 1.0)
     values = {
@@ -142,7 +145,8 @@ def choice_dict(points: Sequence[Point], chosen: Point | None, share_target: flo
         **_raw_values(chosen, raw),
     }
     enough = all((s.value or 0.0) >= share_target for s in chosen.shares.values())
-    template = "met" if met else "overload" if chosen.overload else "unsure" if enough else "missed"
+    template = "doubtful" if not chosen.valid else "overload" if chosen.overload else "unsure" if enough else "missed"
+    template = "met" if met else template
     clause = _raw_template(chosen, raw)
     reason = TEXTS[template].format(**{**values, "raw": TEXTS[clause].format(**values)})
     return {
@@ -164,8 +168,8 @@ def choice_dict(points: Sequence[Point], chosen: Point | None, share_target: flo
     }
 
 
-def _no_choice(points: Sequence[Point], raw: Point | None) -> dict[str, Any]:
-    template = "nothing_measured" if raw is None else "all_doubtful" if any(p.shares for p in points) else "no_targets"
+def _no_choice(raw: Point | None) -> dict[str, Any]:
+    template = "nothing_measured" if raw is None else "no_targets"
     unknown = dict.fromkeys(("setting", "request_rate", "load", "share", "share_low", "share_high", "goodput_per_s"))
     return {
         **unknown,

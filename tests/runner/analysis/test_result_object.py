@@ -230,20 +230,22 @@ def test_a_clean_cell_has_no_flag() -> None:
 
 
 def test_a_busy_or_late_client_is_told() -> None:
-    """A full core, or timers over 50 ms late in a tenth of the seconds, saturate the client; one hiccup does not."""
+    """A full core, or timers over 100 ms late in a tenth of the seconds, saturate the client; one hiccup does not."""
 
     def client(lags: Sequence[float], cpu: float) -> list[ClientSample]:
         return [ClientSample(0, i * SECOND, lag, cpu, 3) for i, lag in enumerate(lags)]
 
     assert flags_of(steady(), client=client([1.0] * 50, 0.95)) == ["client_saturated"]
-    assert flags_of(steady(), client=client([80.0] * 10 + [1.0] * 40, 0.1)) == ["client_saturated"]
+    assert flags_of(steady(), client=client([120.0] * 10 + [1.0] * 40, 0.1)) == ["client_saturated"]
     assert flags_of(steady(), client=client([300.0] + [1.0] * 49, 0.1)) == []
 
 
 def test_send_lag_is_judged_against_the_target() -> None:
-    """P99 over max(10 ms, 1 % of T1): 11 ms is too late for 1 s, not for 3 s."""
+    """P99 over max(10 ms, 1 % of T1): 11 ms is too late for 1 s, not for 3 s; one late send is a hiccup."""
     late = [make_request(i, at_ms=i * 1000, ttft_ms=200, sent_ns=(i * 1000 + 11) * MS) for i in range(100)]
     assert flags_of(late) == ["send_lag"]
+    assert flags_of(late[:1] + steady()[1:]) == []
+    assert flags_of(late[:2] + steady()[2:]) == ["send_lag"]
     loose = make_config(
         grid={"max_num_seqs": [4], "request_rate": [1.0]},
         classes=[{**CHAT, "slo": {"ttft_ms": 3000, "gap_ms": 150}}],
