@@ -8,6 +8,7 @@ from app.views import cells as c
 from app.views import table
 from app.views.batch import batch_rows
 from app.views.heatmap import Grid, Square, heat_grid
+from app.views.rules import blind_mean, rule_rows, rule_titles
 from app.views.verdict import flat_facts, target_sentences, verdict, warning_rows
 from app.words import Words
 
@@ -184,6 +185,27 @@ def batch(result: c.Result, words: Words) -> str:
     slot = figure_slot("batch", words.text("batch limit and observed batch of each setting"))
     body = f'<div class="scripted">{slot}</div><ul class="facts">{lines}</ul>'
     return section("batch", words.text("Limit against observed batch"), body)
+
+
+def rules(result: c.Result, words: Words) -> str:
+    """The pick judged by every gap rule, and where a mean would have hidden stalls."""
+    rows = rule_rows(result)
+    if not rows:
+        return ""
+    head = f'<th scope="col">{esc(words.text("class"))}</th>' + "".join(
+        f'<th scope="col" class="n">{esc(t)}</th>' for t in rule_titles(words).values()
+    )
+    body = "".join(
+        f'<tr><th scope="row">{esc(r["class"])}</th>'
+        + "".join(f'<td class="n">{esc(words.share(v))}</td>' for v in r["rules"].values())
+        + "</tr>"
+        for r in rows
+    )
+    caption = esc(words.text("Share of the pick's requests that pass, at the sweep's own targets, by rule."))
+    hidden = blind_mean(result, words)
+    lead = f"<p>{esc(hidden)}</p>" if hidden else ""
+    table_html = _scrolled("rules", caption, f"<tr>{head}</tr>", body)
+    return section("rules", words.text("Another rule for the gaps"), lead + table_html)
 
 
 def warnings(result: c.Result, words: Words) -> str:

@@ -139,6 +139,7 @@ def _body(result: c.Result, tallies: dict[str, Any] | None, words: Words) -> str
         sections.heat(result, words),
         sections.percentiles(words),
         sections.section("share", words.text("Share inside targets by load"), shares, scripted=True) if shares else "",
+        sections.rules(result, words),
         sections.batch(result, words),
         sections.warnings(result, words),
         sections.numbers(result, words),

@@ -46,7 +46,7 @@ def _add_setting(
     ys = [p["goodput_per_s"] for p in mine]
     common: dict[str, Any] = {"x": xs, "y": ys, "legendgroup": group, "showlegend": False}
     line = {"color": style["colour"], "width": 1.5, "dash": style["dash"]}
-    fig.add_scatter(**common, mode="lines", line=line, opacity=0.45, hoverinfo="skip", meta={"role": "path"})
+    fig.add_scatter(**common, mode="lines", line=line, opacity=0.6, hoverinfo="skip", meta={"role": "path"})
     fig.add_scatter(
         **common,
         mode="markers",

@@ -118,13 +118,17 @@ def heat_figure(grid: Grid, words: Words = ENGLISH, *, dark: bool = False) -> go
         x=[theme.plain(x) for x in grid.columns],
         y=[theme.plain(y) for y in grid.rows],
         zmin=0,
+        zmax=max((s.value for row in grid.squares for s in row if s.value is not None), default=1.0) or 1.0,
         colorscale=[[i / 8, colour] for i, colour in enumerate(theme.CIVIDIS)],
         customdata=[[[s.cell, theme.plain(s.hover)] for s in row] for row in grid.squares],
         hovertemplate="%{customdata[1]}<extra></extra>",
         hoverongaps=True,
         xgap=3,
         ygap=3,
-        colorbar={"title": {"text": words.text("goodput (req/s)"), "side": "right"}, "thickness": 12},
+        colorbar={
+            "title": {"text": words.text("goodput (req/s)"), "side": "right", "font": {"size": 13}},
+            "thickness": 12,
+        },
     )
     for y, row in enumerate(grid.squares):
         for x, square in enumerate(row):

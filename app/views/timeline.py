@@ -9,6 +9,7 @@ from app.views import theme
 from app.words import ENGLISH, Words
 
 MAX_TICKS = 4000
+CROWDED = 1500
 MAX_REQUESTS = 300
 MAX_SAMPLES = 600
 
@@ -26,7 +27,7 @@ def timeline_figure(
     shown = requests.sort_values("scheduled_ns", kind="stable").head(MAX_REQUESTS).reset_index(drop=True)
     if len(shown):
         _add_bars(fig, shown, words)
-        _add_ticks(fig, shown, words, dark)
+        _add_ticks(fig, shown, words)
     _add_engine(fig, engine, words)
     fig.update_yaxes(title_text=words.text("request, by arrival"), autorange="reversed", row=1, col=1)
     fig.update_yaxes(title_text=words.text("requests"), rangemode="tozero", row=2, col=1)
@@ -59,7 +60,7 @@ def _add_bars(fig: go.Figure, rows: pd.DataFrame, words: Words) -> None:
         (words.text("decode"), first, end, theme.OKABE_ITO[0], ok),
         (words.text("decode, then failed or cut"), first, end, theme.GREY, ~ok),
     )
-    width = 6 if len(rows) <= 60 else 3
+    width = _width(rows)
     for name, start, stop, colour, which in stages:
         index = np.flatnonzero(which & (stop > start))
         if len(index) == 0:
@@ -81,12 +82,17 @@ def _add_bars(fig: go.Figure, rows: pd.DataFrame, words: Words) -> None:
         )
 
 
+def _width(rows: pd.DataFrame) -> int:
+    """Thickness of a request's bar in px, and height of the ticks on it."""
+    return 8 if len(rows) <= 40 else 5 if len(rows) <= 120 else 3
+
+
 def _hover(row: pd.Series, stage: str, seconds: float, words: Words) -> str:
     what = theme.plain(f"{row['class_name']} #{row['request']}")
     return f"{what}<br>{stage}: {words.ms(1000 * seconds)}"
 
 
-def _add_ticks(fig: go.Figure, rows: pd.DataFrame, words: Words, dark: bool) -> None:
+def _add_ticks(fig: go.Figure, rows: pd.DataFrame, words: Words) -> None:
     first = _seconds(rows["first_chunk_ns"])
     xs: list[np.ndarray] = []
     ys: list[np.ndarray] = []
@@ -99,14 +105,22 @@ def _add_ticks(fig: go.Figure, rows: pd.DataFrame, words: Words, dark: bool) -> 
         return
     x, y = np.concatenate(xs), np.concatenate(ys)
     step = -(-len(x) // MAX_TICKS)
-    name = words.text("chunk") if step == 1 else words.text("every {n}th chunk", n=step)
+    name = words.text("chunk") if step == 1 else words.text("one chunk in {n}", n=step)
     fig.add_scatter(
         x=np.round(x[::step], 4).tolist(),
         y=y[::step].tolist(),
         mode="markers",
-        marker={"symbol": "line-ns-open", "size": 6, "color": theme.ink(dark), "opacity": 0.6, "line": {"width": 1}},
+        marker={
+            "symbol": "line-ns-open",
+            "size": _width(rows),
+            "color": "#FFFFFF",
+            "opacity": 0.8,
+            "line": {"width": 1},
+        },
         hoverinfo="skip",
         name=name,
+        # in a crowd ticks hide the bars: a click on the legend brings them back for a closer look
+        visible=True if len(x) <= CROWDED else "legendonly",
         row=1,
         col=1,
     )
@@ -127,7 +141,12 @@ def _add_engine(fig: go.Figure, engine: pd.DataFrame, words: Words) -> None:
                 x=(_seconds(samples["at_ns"])).round(3).tolist(),
                 y=[None if np.isnan(v) else float(v) for v in values],
                 mode="lines",
-                line={"shape": "hv", "color": style["colour"], "dash": style["dash"], "width": 1.5},
+                line={
+                    "shape": "hv",
+                    "color": style["colour"],
+                    "dash": "solid" if row == 3 else style["dash"],
+                    "width": 1.5,
+                },
                 name=name,
                 hovertemplate=name + ": %{y:.3~g}<extra></extra>",
                 row=row,

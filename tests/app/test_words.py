@@ -6,7 +6,7 @@ import struct
 
 import pytest
 
-from app.locale.extract import TEMPLATE, render, sentences
+from app.extract_words import TEMPLATE, render, sentences
 from app.words import ENGLISH, NOTHING, Words, load_words
 
 
@@ -87,7 +87,7 @@ def test_sentences_are_found_in_source() -> None:
 
 
 def test_template_is_current() -> None:
-    """goodput.pot holds every sentence of the pages (`python -m app.locale.extract` writes it)."""
+    """goodput.pot holds every sentence of the pages (`python -m app.extract_words` writes it)."""
     wanted = {line for line in render().splitlines() if line.startswith("msgid")}
     kept = {line for line in TEMPLATE.read_text(encoding="utf-8").splitlines() if line.startswith("msgid")}
-    assert wanted == kept, "run: python -m app.locale.extract"
+    assert wanted == kept, "run: python -m app.extract_words"

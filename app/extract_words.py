@@ -1,4 +1,4 @@
-"""Writes app/locale/goodput.pot, the template translators start from: `python -m app.locale.extract`.
+"""Writes app/locale/goodput.pot, the template translators start from: `python -m app.extract_words`.
 
 Collects the literal first argument of `words.text("…")`, `_("…")`, `words.plural("…", "…")` and `ngettext("…", "…")`.
 """
@@ -9,7 +9,7 @@ from pathlib import Path
 
 from runner.analysis.warnings import TEXTS
 
-APP = Path(__file__).resolve().parent.parent
+APP = Path(__file__).resolve().parent
 TEMPLATE = APP / "locale" / "goodput.pot"
 SINGULAR = {"text", "_"}
 PLURAL = {"plural", "ngettext"}
