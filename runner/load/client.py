@@ -33,7 +33,7 @@ class Target:
     params: ServerParams = field(default_factory=ServerParams)
     api_key_env: str | None = None
     limit_s: float | None = 600.0  # for a whole request
-    reuse: bool = False  # False: a new connection for each stream, its connect time apart
+    reuse: bool = True  # False: a new connection for each stream, its connect time apart
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ async def send_request(client: httpx.AsyncClient, target: Target, ask: Ask, slot
     try:
         request = build_request(target, ask)
         request.extensions["goodput"] = collect
-        await client.send(request)
+        await client.send(request, stream=True)  # the answer is in the exchange; httpx has nothing to read
     except ExchangeError as e:
         answer.error = (e.kind, str(e))
     except (httpx.HTTPError, httpx.InvalidURL, ValueError) as e:

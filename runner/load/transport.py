@@ -23,7 +23,7 @@ from runner.load.turnstile import Turnstile
 
 CONNECT_TIMEOUT_S = 10.0
 NAME_TTL_NS = 60_000_000_000
-IDLE_PER_ORIGIN = 256
+IDLE_PER_ORIGIN = 4096
 
 Origin = tuple[str, str, int]  # scheme, host, port
 
@@ -36,7 +36,7 @@ class Collect:
     says_done: Callable[[bytes], bool] | None = (
         None  # the dialect's end mark, for servers that then leave the body open
     )
-    reuse: bool = False  # True: an idle connection may be used; False: connect anew, the connect time apart
+    reuse: bool = False  # True: an idle connection may be used, unless this server has closed one before
     exchange: Exchange = field(default_factory=Exchange)
 
 
@@ -62,6 +62,7 @@ class StampedTransport(httpx.AsyncBaseTransport):
         self._connect_timeout_s = connect_timeout_s
         self._max_body = max_body_bytes
         self._idle: dict[Origin, list[Connection]] = {}
+        self._hangs_up: set[Origin] = set()  # promises keep-alive and closes all the same, as llama.cpp does
         self._names: dict[tuple[str, int], tuple[int, list[Address]]] = {}
         self._turnstile = Turnstile()
         self._warm_up = open_warm_up_socket()
@@ -106,7 +107,7 @@ class StampedTransport(httpx.AsyncBaseTransport):
                     except ExchangeError:
                         if not died_idle(exchange):
                             raise
-                        restart(exchange)
+                        self._restart(origin, exchange)
         except TimeoutError:
             exchange.end_ns = monotonic_ns()
             raise ExchangeError("timeout", f"no complete answer within {collect.limit_s:g} s", exchange) from None
@@ -114,7 +115,12 @@ class StampedTransport(httpx.AsyncBaseTransport):
             if connection is not None:
                 self._put_back(origin, connection)
             exchange.end_ns = exchange.end_ns or monotonic_ns()
-        return httpx.Response(exchange.status or 0, headers=_plain_headers(exchange), extensions={"goodput": exchange})
+        return httpx.Response(
+            exchange.status or 0,
+            headers=_plain_headers(exchange),
+            stream=_Nothing(),
+            extensions={"goodput": exchange},
+        )
 
     async def _open_stream(
         self, origin: Origin, payload: bytes, head_only: bool, timeouts: dict[str, float | None]
@@ -131,7 +137,7 @@ class StampedTransport(httpx.AsyncBaseTransport):
                 connection.close()
                 if not died_idle(exchange):
                     raise
-                restart(exchange)
+                self._restart(origin, exchange)
             except BaseException:
                 connection.close()
                 raise
@@ -140,7 +146,7 @@ class StampedTransport(httpx.AsyncBaseTransport):
         self, origin: Origin, exchange: Exchange, *, reuse: bool, timeouts: dict[str, float | None] | None = None
     ) -> Connection:
         idle = self._idle.get(origin)
-        while reuse and idle:
+        while reuse and idle and origin not in self._hangs_up:
             connection = idle.pop()
             if connection.is_alive():
                 exchange.reused = True
@@ -156,6 +162,7 @@ class StampedTransport(httpx.AsyncBaseTransport):
         except ssl.SSLError as e:
             kind, detail = "connect", f"TLS with {origin[1]}:{origin[2]} failed: {e.reason or e}"
         except (OSError, UnicodeError) as e:
+            self._names.pop(origin[1:], None)  # the machine may have a new address
             kind, detail = "connect", f"cannot connect to {origin[1]}:{origin[2]}: {e}"
         exchange.end_ns = monotonic_ns()
         raise ExchangeError(kind, detail, exchange)
@@ -179,6 +186,12 @@ class StampedTransport(httpx.AsyncBaseTransport):
             exchange.tls_ns = connection.tls_ns
         return connection
 
+    def _restart(self, origin: Origin, exchange: Exchange) -> None:
+        """The same request again on a new connection: its clock starts again at the resend."""
+        self._hangs_up.add(origin)
+        exchange.resends += 1
+        exchange.sent_ns = exchange.end_ns = None
+
     def _tls_context(self) -> ssl.SSLContext:
         if self._context is None:  # loading the certificates takes tens of ms: only when https is used
             if isinstance(self._verify, ssl.SSLContext):
@@ -190,7 +203,8 @@ class StampedTransport(httpx.AsyncBaseTransport):
 
     def _put_back(self, origin: Origin, connection: Connection) -> None:
         idle = self._idle.setdefault(origin, [])
-        if connection.open and connection.exchange.complete and len(idle) < IDLE_PER_ORIGIN:
+        keep = origin not in self._hangs_up and len(idle) < IDLE_PER_ORIGIN
+        if keep and connection.open and connection.exchange.complete:
             idle.append(connection)
         else:
             connection.close()
@@ -202,6 +216,14 @@ class StampedTransport(httpx.AsyncBaseTransport):
                 connection.close()
         self._idle.clear()
         self._warm_up.close()
+
+
+class _Nothing(httpx.AsyncByteStream):
+    """The body of a collected answer: it is in the exchange, and httpx shall not spend time on it."""
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        return
+        yield b""  # makes this a generator
 
 
 class _Stream(httpx.AsyncByteStream):
@@ -242,12 +264,6 @@ async def wait_for_read(connection: Connection, limit_s: float | None) -> None:
 def died_idle(exchange: Exchange) -> bool:
     """True when a reused connection broke before its first byte: the server had closed it while it was idle."""
     return exchange.reused and exchange.first_byte_ns is None and not exchange.resends
-
-
-def restart(exchange: Exchange) -> None:
-    """The same request again on a new connection: its clock starts again at the resend."""
-    exchange.resends += 1
-    exchange.sent_ns = exchange.end_ns = None
 
 
 def origin_of(url: httpx.URL) -> Origin:

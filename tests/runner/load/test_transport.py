@@ -425,17 +425,20 @@ def test_a_reused_connection_that_dies_before_its_first_byte_is_resent_once() ->
         writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
         await take_request(reader)  # and closes without an answer
 
-    async def run() -> tuple[Exchange, int]:
+    async def run() -> tuple[Exchange, int, Exchange]:
         transport = StampedTransport(allow=())
         async with serving(play) as url, httpx.AsyncClient(transport=transport) as client:
             await client.post(url, content=b"{}", extensions={"goodput": Collect(reuse=True)})
             collect, began = Collect(reuse=True), time.monotonic_ns()
             await client.post(url, content=b"{}", extensions={"goodput": collect})
-            return collect.exchange, began
+            next_one = Collect(reuse=True)
+            await client.post(url, content=b"{}", extensions={"goodput": next_one})
+            return collect.exchange, began, next_one.exchange
 
-    exchange, began = asyncio.run(run())
+    exchange, began, later = asyncio.run(run())
     assert body(exchange) == b"ok"
-    assert (exchange.resends, exchange.reused, connections) == (1, False, 2)
+    assert (exchange.resends, exchange.reused, connections) == (1, False, 3)
+    assert (later.resends, later.reused) == (0, False)  # a server that hangs up is not trusted again
     assert exchange.sent_ns is not None
     assert exchange.connect_ns is not None
     assert exchange.sent_ns > began + exchange.connect_ns

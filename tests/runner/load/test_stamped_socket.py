@@ -1,0 +1,111 @@
+"""Connecting to the first address that answers, and reading the kernel's stamps."""
+
+import asyncio
+import socket
+import struct
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+
+import pytest
+
+from runner.load.garbage import freeze, thaw
+from runner.load.stamped_socket import SO_TIMESTAMPNS, Address, connect, resolve, wall_stamp
+
+
+def allow(address: str) -> None:
+    """No address is refused."""
+
+
+@contextmanager
+def silent_address() -> Iterator[Address]:
+    """A loopback address that answers no further connection: its listener's queue is full."""
+    with ExitStack() as stack:
+        listener = stack.enter_context(socket.socket())
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(0)
+        for _ in range(8):
+            waiting = stack.enter_context(socket.socket())
+            waiting.setblocking(False)
+            waiting.connect_ex(listener.getsockname())
+        yield socket.AF_INET, listener.getsockname()
+
+
+def closed_address() -> Address:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return socket.AF_INET, free.getsockname()
+
+
+def test_a_silent_address_is_passed_over_after_a_short_wait() -> None:
+    """The next address is tried beside the silent one and wins, long before any timeout."""
+    with silent_address() as silent, socket.create_server(("127.0.0.1", 0)) as server:
+        began = time.monotonic()
+        sock = asyncio.run(connect("two.test", [silent, (socket.AF_INET, server.getsockname())], allow))
+        took = time.monotonic() - began
+        assert sock.getpeername() == server.getsockname()
+        sock.close()
+    assert 0.2 < took < 2
+
+
+def test_a_refused_address_is_passed_over_at_once() -> None:
+    """A closed port costs no stagger."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        began = time.monotonic()
+        sock = asyncio.run(connect("two.test", [closed_address(), (socket.AF_INET, server.getsockname())], allow))
+        took = time.monotonic() - began
+        assert sock.getpeername() == server.getsockname()
+        assert not sock.getblocking()
+        assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) == 1
+        sock.close()
+    assert took < 0.2
+
+
+def test_forbidden_addresses_are_not_contacted_and_the_reason_is_told() -> None:
+    """An address the check refuses gets no connection, also when it is the only one."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.setblocking(False)
+        where = (socket.AF_INET, server.getsockname())
+        with pytest.raises(OSError, match="not this one"):
+            asyncio.run(connect("x.test", [where], lambda address: f"not this one: {address}"))
+        with pytest.raises(BlockingIOError):
+            server.accept()
+
+
+def test_every_address_that_failed_is_named() -> None:
+    """With nobody listening the error holds the reason of each."""
+    first, second = closed_address(), closed_address()
+    with pytest.raises(OSError, match=r"refused|failed") as caught:
+        asyncio.run(connect("two.test", [first, second], allow))
+    assert str(first[1][1]) in str(caught.value)
+    assert str(second[1][1]) in str(caught.value)
+
+
+def test_literal_addresses_need_no_look_up() -> None:
+    """IPv4 and IPv6 literals resolve to themselves; localhost to at least one loopback address."""
+    assert asyncio.run(resolve("127.0.0.1", 80)) == [(socket.AF_INET, ("127.0.0.1", 80))]
+    assert asyncio.run(resolve("::1", 80)) == [(socket.AF_INET6, ("::1", 80, 0, 0))]
+    assert {where[0] for _, where in asyncio.run(resolve("localhost", 80))} <= {"127.0.0.1", "::1"}
+
+
+def test_stamps_are_read_from_the_kernels_timespec() -> None:
+    """Seconds and nanoseconds become one number; other ancillary data is none."""
+    stamp = struct.pack("@ll", 1_700_000_000, 123_456_789)
+    assert wall_stamp([(socket.SOL_SOCKET, SO_TIMESTAMPNS, stamp)]) == 1_700_000_000_123_456_789
+    assert wall_stamp([(socket.SOL_SOCKET, 1, stamp)]) is None
+    assert wall_stamp([]) is None
+
+
+def test_garbage_collection_is_off_while_frozen() -> None:
+    """freeze switches collection off and sets living objects aside; thaw undoes both."""
+    import gc
+
+    assert gc.isenabled()
+    freeze()
+    try:
+        assert not gc.isenabled()
+        assert gc.get_freeze_count() > 0
+    finally:
+        thaw()
+    assert gc.isenabled()
+    assert gc.get_freeze_count() == 0
