@@ -3,8 +3,8 @@
 import asyncio
 import os
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 
 import httpx
 
@@ -21,8 +21,7 @@ from runner.probe import Detected, detect
 from runner.protocols.facts import Ask
 from storage.records import EngineSample, RequestRecord
 
-CALIBRATION_WORDS = (40, 240)
-CALIBRATION_LIMIT_S = 120.0
+CALIBRATION_WORDS = (16, 96)
 
 
 @dataclass
@@ -102,6 +101,18 @@ class Measured:
         except asyncio.CancelledError:  # cut at the end of the drain, with the answer already here
             return read_answer(answer).record
 
+    def facts(self) -> dict[str, object]:
+        """What was found out about the server, for the cell's row."""
+        return {
+            "api": self.target.api,
+            "model": self.model,
+            "kind": self.detected.kind,
+            "params": asdict(self.target.params),
+            "tokens_per_word": self.scale.tokens_per_word,
+            "overhead_tokens": self.scale.overhead_tokens,
+            "notes": [*self.detected.notes, *([self.scraper.hint] if self.scraper.hint else [])],
+        }
+
     async def scrape(self, cell: int, origin_ns: int, keep: Callable[[EngineSample], None]) -> None:
         """Watches the server until cancelled."""
         await self.scraper.watch(cell, origin_ns, keep, asyncio.Event())
@@ -114,25 +125,33 @@ class Measured:
 
 
 async def calibrate(client: httpx.AsyncClient, target: Target, model: str | None) -> PromptScale:
-    """Two requests of one token tell how many tokens the server counts per word and for its template.
+    """Two requests of two tokens tell how many tokens the server counts per word and for its template.
 
-    They warm the server up as well. A server that does not count prompt tokens gets one word per token.
+    They warm the server up as well. A server that does not count prompt tokens gets one word per token; one whose
+    context is too small for the longer prompt is judged by the shorter alone.
     Raises SettingFailed when it refuses an ordinary request.
     """
-    counts = []
+    counts: list[int] = []
     for i, words in enumerate(CALIBRATION_WORDS):
         spec = RequestSpec(i, "calibration", 0, None, words, 1, time.time_ns(), i)
-        prompt = make_prompt(spec, PromptScale())
+        ask = Ask(make_prompt(spec, PromptScale()), model, 2)
         slot = Slot(time.monotonic_ns(), class_name="calibration", prompt_tokens_asked=words)
-        record = (await run_request(client, target, Ask(prompt, model, 2), slot)).record
+        record = (await run_request(client, target, ask, slot)).record
+        if record.error_kind == "context_overflow" and counts:
+            break
         if record.outcome != "ok":
-            raise SettingFailed(
-                record.error_kind or "http_error", f"the server refused a test request: {record.error_detail}"
-            )
+            detail = f"the server refused a test request: {record.error_detail}"
+            raise SettingFailed(record.error_kind or "http_error", detail)
         counts.append(record.prompt_tokens or 0)
-    if not all(counts):
+    return prompt_scale(counts)
+
+
+def prompt_scale(counts: Sequence[int]) -> PromptScale:
+    """From the server's counts for prompts of CALIBRATION_WORDS words; no count, or a senseless one: 1 per word."""
+    if not counts or counts[0] <= 0:
         return PromptScale()
-    per_word = (counts[1] - counts[0]) / (CALIBRATION_WORDS[1] - CALIBRATION_WORDS[0])
-    if per_word <= 0:  # a server that counts something else
-        return PromptScale()
-    return PromptScale(per_word, counts[0] - CALIBRATION_WORDS[0] * per_word)
+    few, many = CALIBRATION_WORDS
+    if len(counts) == 1:
+        return PromptScale(counts[0] / few)
+    per_word = (counts[1] - counts[0]) / (many - few)
+    return PromptScale(per_word, counts[0] - few * per_word) if per_word > 0 else PromptScale()

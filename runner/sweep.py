@@ -5,7 +5,7 @@ import contextlib
 import json
 import time
 from collections.abc import Coroutine, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -201,10 +201,8 @@ class _Cells:
             return
         if running is None or self.measured is None:
             return
-        record = CellRecord(
-            plan.cell, record.setting, record.load, plan.repeat, "running",
-            start_line=running.start_line, started_unix_ns=time.time_ns(),
-        )  # fmt: skip
+        server = json.dumps(self.measured.facts())
+        record = replace(record, start_line=running.start_line, server=server, started_unix_ns=time.time_ns())
         await self.tools.writer.put_cell(record)
         await self.measured.wait_idle(IDLE_LIMIT_S)
         done = await run_cell(plan, record, self.measured, self.tools)

@@ -100,6 +100,7 @@ class CellRecord:
     exit_code: int | None = None
     log_tail: str | None = None
     start_line: str | None = None  # the command of this setting, ready to paste; keys left out
+    server: str | None = None  # JSON object: what was found out about the server (dialect, model, fields, notes)
     started_unix_ns: int | None = None  # wall clock at the cell's origin
     window_start_ns: int | None = None  # warm-up ends, measured window begins
     window_end_ns: int | None = None

@@ -24,6 +24,7 @@ CREATE TABLE cell (
   exit_code BIGINT,                    -- exit code of the server process, if it ended
   log_tail VARCHAR,                    -- last lines of the server's log
   start_line VARCHAR,                  -- the command of this setting, ready to paste; keys left out
+  server VARCHAR,                      -- JSON object: dialect, model, fields taken, tokens per word, notes
   started_unix_ns BIGINT,              -- ns, wall clock (Unix epoch) at the cell's origin
   window_start_ns BIGINT,              -- ns: warm-up ends, measured window begins
   window_end_ns BIGINT,                -- ns: measured window ends
