@@ -3,7 +3,7 @@
 Nothing is checked twice: runner.config.parse_sweep says what is wrong, in one sentence.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,12 +19,12 @@ NEEDED_N = 36  # requests of a class in a cell, below which no p90 and no share 
 Row = Mapping[Any, Any]
 
 CLASS_COLUMNS = (
-    "name", "weight", "closed", "prompt_p50", "prompt_p90", "prompt_max", "output_p50", "output_p90", "output_max",
-    "ttft_ms", "gap_ms", "priority",
+    "name", "ttft_ms", "gap_ms", "weight", "closed", "prompt_p50", "prompt_p90", "prompt_max", "output_p50",
+    "output_p90", "output_max", "priority",
 )  # fmt: skip
-CHAT = ("chat", 1.0, None, 300, 1200, 4000, 160, 400, 1000, 1000, 150, 0)
-RAG = ("rag", 1.0, None, 3000, 6000, 8000, 200, 400, 800, 3000, 150, 0)
-BACKGROUND = ("background", None, 2, 1200, 3000, 6000, 300, 600, 1000, None, None, 1)
+CHAT = ("chat", 1000, 150, 1.0, None, 300, 1200, 4000, 160, 400, 1000, 0)
+RAG = ("rag", 3000, 150, 1.0, None, 3000, 6000, 8000, 200, 400, 800, 0)
+BACKGROUND = ("background", None, None, None, 2, 1200, 3000, 6000, 300, 600, 1000, 1)
 WORKLOADS: dict[str, list[dict[str, Any]]] = {
     "chat": [dict(zip(CLASS_COLUMNS, CHAT, strict=True))],
     "rag": [dict(zip(CLASS_COLUMNS, RAG, strict=True))],
@@ -109,6 +109,11 @@ def preset_parts(device: str | None = None, model: str | None = None) -> list[st
     if model is None:
         return list(dict.fromkeys(m for d, m, _ in rows if d == device))
     return [q for d, m, q in rows if (d, m) == (device, model)]
+
+
+def usual(options: Sequence[str]) -> int:
+    """Place of the part of the default preset among the options, else the first."""
+    return next((i for i, option in enumerate(options) if option in DEFAULT_PRESET.split("/")), 0)
 
 
 def size_of(config: SweepConfig) -> Size:

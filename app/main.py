@@ -13,6 +13,7 @@ pages = [
     st.Page(ui.RESULTS, title=w.text("Results"), url_path="results"),
     st.Page(ui.METHOD, title=w.text("Method"), url_path="method"),
 ]
+st.html("<style>.stMainBlockContainer {padding-top: 4.5rem}</style>")
 page = st.navigation(pages, position="top")
 jobs.ensure_worker(ui.data_dir())
 page.run()

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, Literal, get_args
 
 import pandas as pd
 import streamlit as st
@@ -16,18 +16,20 @@ from app.views.batch import limit_sentence
 from app.views.ecdf import ecdf_figure
 from app.views.frontier import goodput_line, share_line
 from app.views.timeline import timeline_figure
+from app.views.verdict import warning_rows
 from app.words import Words
 from runner.analysis.prepare import Prepared
 from runner.analysis.result import targets_of
 from runner.config import GapRule, Slo
 
 SHARES = (0.9, 0.95, 0.99)
+OWN: Literal["own"] = "own"
 
 
-def rule_text(rule: GapRule | None, w: Words) -> str:
-    """A gap rule in words; None: whatever each class was configured with."""
+def rule_text(rule: str, w: Words) -> str:
+    """A gap rule in words; OWN: whatever each class was configured with."""
     return {
-        None: w.text("as each class was configured"),
+        OWN: w.text("as each class was configured"),
         "p99_gap": w.text("99 % of an answer's gaps in time"),
         "mean_tpot": w.text("mean time per token in time"),
         "every_gap": w.text("every gap in time"),
@@ -41,7 +43,7 @@ def promises(prepared: Prepared, sweep_id: str, w: Words) -> tuple[dict[str, Slo
     own = targets_of(prepared.config)
     alpha = prepared.config.run.share_target
     moved = {name: _targets(name, slo, sweep_id, w) for name, slo in own.items()}
-    rules: tuple[GapRule | None, ...] = (None, *get_args(GapRule))
+    rules: tuple[GapRule | Literal["own"], ...] = (OWN, *get_args(GapRule))
     rule = st.selectbox(
         w.text("Gaps count as kept when"), rules, format_func=lambda r: rule_text(r, w), key=f"rule-{sweep_id}"
     )
@@ -53,11 +55,11 @@ def promises(prepared: Prepared, sweep_id: str, w: Words) -> tuple[dict[str, Slo
         format_func=w.share,
         key=f"alpha-{sweep_id}",
     )
-    changed = moved != own or rule is not None or wanted != alpha
+    changed = moved != own or rule != OWN or wanted != alpha
     st.button(
         w.text("Back to the sweep's own targets"), disabled=not changed, key="reset", on_click=_reset, args=(sweep_id,)
     )
-    return moved, rule, wanted
+    return moved, None if rule == OWN else rule, wanted
 
 
 def _targets(name: str, slo: Slo, sweep_id: str, w: Words) -> Slo:
@@ -121,15 +123,22 @@ def every_number(result: c.Result, w: Words) -> None:
     )
 
 
-def failed_cells(result: c.Result, w: Words) -> None:
-    """Each cell that could not be measured: why, and the last lines of the server's log."""
-    names = c.setting_names(result, w)
-    for cell in c.cells_of(result):
-        if cell.get("status") != "failed":
-            continue
-        name = names[c.key_of(cell.get("setting") or {})]
-        with st.expander(ui.plain(f"{name} · {c.load_name(cell, w)}: {c.failure(cell, w)}")):
-            ui.say(str(cell.get("error_detail") or w.text("No reason was given.")))
+def doubts(result: c.Result, w: Words) -> None:
+    """Behind one line: each warning with its remedy, each failed cell with its reason and the end of the log."""
+    rows = warning_rows(result, w)
+    failed = [x for x in c.cells_of(result) if x.get("status") == "failed"]
+    told = [w.plural("{n} warning", "{n} warnings", len(rows))] if rows else []
+    told += [w.plural("{n} failed cell", "{n} failed cells", len(failed))] if failed else []
+    if not told:
+        return
+    labels = cell_label(result, w)
+    with st.expander(", ".join(told)):
+        for row in rows:
+            where = w.text("cells {list}", list=row["where"]) if row["where"] else ""
+            ui.define(row["title"], " · ".join(filter(None, [row["remedy"], where])))
+        for cell in failed:
+            reason = str(cell.get("error_detail") or w.text("No reason was given."))
+            ui.define(f"{labels[cell['cell']]} · {c.failure(cell, w)}", reason)
             if cell.get("log_tail"):
                 st.code(str(cell["log_tail"]), language=None, wrap_lines=True)
 
@@ -152,14 +161,6 @@ def one_cell(prepared: Prepared, result: c.Result, number: int, w: Words) -> Non
         with place:
             marks = sorted({float(t[key]) for t in targets.values() if t})
             ui.chart(ecdf_figure(series[key], title, w, targets_ms=marks, dark=dark), f"ecdf-{key}", title)
-
-
-def warnings(rows: list[dict[str, str]], w: Words) -> None:
-    """Each doubt with its remedy."""
-    for row in rows:
-        where = w.text("cells {list}", list=row["where"]) if row["where"] else ""
-        ui.say(row["title"])
-        ui.note(" · ".join(filter(None, [row["remedy"], where])))
 
 
 def take_away(folder: Path, name: str, w: Words) -> None:

@@ -48,8 +48,10 @@ STREAMLIT = {
     "logger.hideWelcomeMessage": True,
     "theme.font": "system-ui, -apple-system, 'Segoe UI', Roboto, 'Noto Sans', sans-serif",
     "theme.codeFont": "ui-monospace, 'SF Mono', Consolas, 'DejaVu Sans Mono', monospace",
+    "theme.headingFontSizes": ["2rem", "1.7rem", "1.3rem", "1.1rem", "1rem", "0.9rem"],
+    "theme.metricValueFontSize": "1.6rem",
     "theme.light.primaryColor": "#0072B2",
-    "theme.dark.primaryColor": "#56B4E9",
+    "theme.dark.primaryColor": "#2F86C6",
 }
 
 

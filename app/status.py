@@ -3,6 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import plotly.graph_objects as go
+
 from app.views import cells as c
 from app.words import Words
 from runner.analysis.frontier import frontier
@@ -96,6 +98,12 @@ def growing_result(rows: Sequence[Line]) -> dict[str, Any]:
     cells = [latest[n] for n in sorted(latest)]
     on = frontier([x for x in cells if x.get("status") == "ok"])
     return {"cells": [{**x, "on_frontier": x["cell"] in on} for x in cells], "choice": {}}
+
+
+def unmarked(fig: go.Figure) -> go.Figure:
+    """The frontier without its marks of pick and throughput winner: neither is known before the end."""
+    fig.data = [trace for trace in fig.data if (trace.meta or {}).get("role") not in ("pick", "raw")]
+    return fig
 
 
 def error_rows(line: Line) -> list[dict[str, Any]]:

@@ -10,6 +10,7 @@ from storage.errors import GoodputError
 from storage.side_files import LIVE, SweepSummary, ask, asked, read_lines, read_state, status_of
 
 w = ui.words()
+LOOK_EVERY_S = 2.0  # drawing costs time on the machine that measures
 WATCHED = ("queued", *LIVE)
 chosen = ui.chosen_sweep(WATCHED)
 if chosen is None:
@@ -65,7 +66,7 @@ def figures(lines: list[dict[str, object]], rows: list[dict[str, object]]) -> No
     dark = ui.dark()
     if any(row.get("status") == "ok" for row in rows):
         ui.say(w.text("Frontier so far"), level=3)
-        fig = frontier_figure(status.growing_result(rows), w, dark=dark, height=380)
+        fig = status.unmarked(frontier_figure(status.growing_result(rows), w, dark=dark, height=380))
         ui.chart(fig, "live-frontier", w.text("goodput against raw output of the cells that ended"))
     ui.say(w.text("Second by second"), level=3)
     small = {
@@ -115,11 +116,11 @@ def draw(sweep: SweepSummary) -> None:
         st.warning(ui.plain(sentence))
 
 
-ui.note(ui.label(chosen))
+ui.note(ui.when(chosen.created_unix_ns))
 ui.say(chosen.name, level=2)
 if chosen.status in WATCHED:
     st.session_state["watching"] = chosen.sweep_id
-    st.fragment(draw, run_every=1.0)(chosen)
+    st.fragment(draw, run_every=LOOK_EVERY_S)(chosen)
     st.stop()
 if st.session_state.pop("watching", None) == chosen.sweep_id and chosen.status in ("done", "stopped"):
     ui.go_to(ui.RESULTS, chosen.sweep_id)

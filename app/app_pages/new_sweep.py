@@ -8,6 +8,7 @@ from runner.config import BACKEND_KINDS, LOAD_AXES, parse_sweep
 from runner.engines.catalogue import KINDS
 from runner.engines.check import check_control
 from runner.errors import ConfigError
+from runner.simulator.presets import DEVICES
 from runner.simulator.schedulers.by_name import SCHEDULERS
 from storage.errors import GoodputError
 
@@ -29,13 +30,24 @@ with form:
         "saved": w.text("A saved backend"),
     }
     kind = st.segmented_control(
-        w.text("Server"), list(kinds), format_func=lambda k: kinds[k], default="simulated", required=True, key="kind"
+        w.text("Server"),
+        list(kinds),
+        format_func=lambda k: kinds[k],
+        default="simulated",
+        required=True,
+        key="kind",
+        width="stretch",
     )
     if kind == "simulated":
         device_place, model_place, quant_place = st.columns(3)
-        device = device_place.selectbox(w.text("Machine"), forms.preset_parts(), index=1, key="device")
-        model = model_place.selectbox(w.text("Model"), forms.preset_parts(device), key="model")
-        quant = quant_place.selectbox(w.text("Quantization"), forms.preset_parts(device, model), key="quant")
+        devices = forms.preset_parts()
+        device = device_place.selectbox(
+            w.text("Machine"), devices, forms.usual(devices), lambda d: DEVICES[d].label, key="device"
+        )
+        models = forms.preset_parts(device)
+        model = model_place.selectbox(w.text("Model"), models, forms.usual(models), key="model")
+        quants = forms.preset_parts(device, model)
+        quant = quant_place.selectbox(w.text("Quantization"), quants, forms.usual(quants), key="quant")
         scheduler = st.selectbox(w.text("Scheduler"), list(SCHEDULERS), index=list(SCHEDULERS).index("vllm_v1"))
         backend: dict[str, str] | str = {
             "kind": "simulated",
@@ -87,6 +99,8 @@ with form:
     number = st.column_config.NumberColumn
     titles = {
         "name": st.column_config.TextColumn(w.text("class"), help=w.text("Lower-case letters, digits, _")),
+        "ttft_ms": number(w.text("first token (ms)"), help=w.text("Empty: no promise, background work.")),
+        "gap_ms": number(w.text("gap (ms)")),
         "weight": number(w.text("share of the rate"), help=w.text("Empty for a class with a fixed number of users.")),
         "closed": number(w.text("or: users at once"), format="%d"),
         "prompt_p50": number(w.text("prompt p50"), format="%d"),
@@ -95,8 +109,6 @@ with form:
         "output_p50": number(w.text("answer p50"), format="%d"),
         "output_p90": number(w.text("answer p90"), format="%d"),
         "output_max": number(w.text("answer max"), format="%d"),
-        "ttft_ms": number(w.text("first token (ms)"), help=w.text("Empty: no promise, background work.")),
-        "gap_ms": number(w.text("gap (ms)")),
         "priority": number(w.text("priority"), format="%d", help=w.text("0 goes first.")),
     }
     mix = st.data_editor(

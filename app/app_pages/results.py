@@ -10,7 +10,7 @@ from app.views.frontier import frontier_figure
 from app.views.heatmap import heat_figure, heat_grid
 from app.views.percentiles import percentiles_figure
 from app.views.share import share_figure
-from app.views.verdict import flat_facts, verdict, warning_rows
+from app.views.verdict import flat_facts, verdict
 from runner.queue import delete_sweep
 from storage.errors import GoodputError
 from storage.side_files import LIVE
@@ -53,7 +53,7 @@ with promised:
     ui.say(w.text("What was promised"), level=3)
     targets, rule, wanted = result_parts.promises(prepared, chosen.sweep_id, w)
 result = result_of(prepared, chosen.folder, targets=targets, rule=rule, share_target=wanted)
-said, pick, doubts, dark = verdict(result, w), c.chosen_cell(result), warning_rows(result, w), ui.dark()
+said, pick, dark = verdict(result, w), c.chosen_cell(result), ui.dark()
 
 with answer:
     ui.say(said.headline, level=2)
@@ -65,10 +65,7 @@ with answer:
         st.code(said.paste, language=None, wrap_lines=True)
     if said.against_raw:
         st.info(ui.plain(said.against_raw))
-    if doubts:
-        with st.expander(w.plural("{n} warning", "{n} warnings", len(doubts))):
-            result_parts.warnings(doubts, w)
-    result_parts.failed_cells(result, w)
+    result_parts.doubts(result, w)
 
 
 def open_cell() -> None:
@@ -99,7 +96,9 @@ section = st.segmented_control(
     w.text("Look closer"), list(sections), format_func=lambda k: sections[k], key="section", required=True
 )
 if section == "latency":
-    shown = st.selectbox(w.text("percentile"), ("p50", "p90", "p95", "p99"), index=2, key="percentile")
+    shown = st.segmented_control(
+        w.text("percentile"), ("p50", "p90", "p95", "p99"), default="p95", key="percentile", required=True
+    )
     fig = percentiles_figure(result, w, shown=shown, dark=dark)
     ui.chart(fig, "percentiles", w.text("first token and gap percentiles against raw output"))
 elif section == "grid":

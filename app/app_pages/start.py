@@ -13,8 +13,7 @@ ui.say("Goodput Lab", level=1)
 ui.say(
     w.text(
         "Finds the batch settings at which your own LLM server keeps its promises: first words in time, and no freezes."
-    ),
-    level=4,
+    )
 )
 demo, new = st.columns(2, border=True)
 with demo:

@@ -1,0 +1,264 @@
+"""The pages without a browser: what they say, what they queue, what they never do."""
+
+import os
+import re
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+
+import psutil
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from app import data, jobs, ui
+from storage.side_files import append_line, asked, list_sweeps, status_of, write_state
+from storage.tables import SweepTables
+from tests.app.views.made_up import made_up_tables
+from tests.support.finished_sweeps import finished_sweep
+
+MAIN = Path(jobs.__file__).with_name("main.py")
+PAGES = (ui.START, ui.NEW, ui.LIVE, ui.RESULTS, ui.METHOD)
+HOSTILE = (
+    "<img src=x onerror=alert(1)> [x](http://evil.test) ![y](http://evil.test/i.png) :material/home: $a$ **b** `c`"
+)
+Open = Callable[..., AppTest]
+
+
+@pytest.fixture
+def data_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty data folder, without sample sweeps, that all pages of the test look at."""
+    samples = tmp_path / "samples"
+    samples.mkdir()
+    shutil.copy(data.SAMPLES / "demo.toml", samples)
+    monkeypatch.setattr(data, "SAMPLES", samples)
+    monkeypatch.setenv("GOODPUT_DATA", str(tmp_path / "data"))
+    for part in ("queue", "sweeps"):
+        (tmp_path / "data" / part).mkdir(parents=True)
+    return tmp_path / "data"
+
+
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """Data folders for which a worker was started; no process is."""
+    found: list[Path] = []
+
+    def pretend(folder: Path) -> SimpleNamespace:
+        found.append(folder)
+        return SimpleNamespace(poll=lambda: None)
+
+    monkeypatch.setattr(jobs, "start_worker", pretend)
+    return found
+
+
+@pytest.fixture
+def opened(data_dir: Path, started: list[Path]) -> Open:
+    """Opens a page, perhaps with a sweep in its address, and fails on any exception in it."""
+
+    def open_page(page: str = ui.START, sweep: str | None = None) -> AppTest:
+        at = AppTest.from_file(MAIN, default_timeout=30)
+        if sweep is not None:
+            at.query_params["sweep"] = sweep
+        at.run()
+        return fine(at.switch_page(page).run() if page != ui.START else at)
+
+    return open_page
+
+
+def fine(at: AppTest) -> AppTest:
+    assert [e.message for e in at.exception] == []
+    return at
+
+
+def address(at: AppTest) -> str:
+    """The sweep in the page's address."""
+    told = at.query_params["sweep"]
+    return str(told[0] if isinstance(told, list) else told)
+
+
+def said(at: AppTest) -> str:
+    """Everything the page says in Markdown, as it was sent."""
+    return "\n".join(str(x.value) for kind in ("markdown", "caption", "error", "warning", "info") for x in at.get(kind))
+
+
+def shown(at: AppTest) -> str:
+    """The same as a reader sees it: escapes and invisible joiners taken away."""
+    return re.sub(r"\\(.)", r"\1", said(at)).replace("\u2060", "")
+
+
+def small_tables(**changes: object) -> SweepTables:
+    tables = made_up_tables((2, 8), (256, 2048), (1.0, 3.0))
+    return SweepTables({**tables.meta, **changes}, tables.cells, tables.requests, tables.engine, tables.client)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_page_opens_on_an_empty_data_folder(opened: Open, page: str) -> None:
+    """A first visit meets no error on any page."""
+    assert said(opened(page))
+
+
+def test_demo_button_gives_one_sweep_and_leads_to_live(opened: Open, data_dir: Path, started: list[Path]) -> None:
+    """A double click, and a click in a second browser, still give one sweep and one worker."""
+    at = opened()
+    at.button(key="demo").click()
+    fine(at.run())
+    other = opened()
+    other.button(key="demo").click()
+    fine(other.run())
+    sweeps = list_sweeps(data_dir)
+    assert [s.status for s in sweeps] == ["queued"]
+    assert started == [data_dir]
+    assert address(at) == address(other) == sweeps[0].sweep_id
+    assert at.button(key="stop").label == "Stop"
+
+
+def test_stopping_a_waiting_sweep_takes_it_out_of_the_queue(opened: Open, data_dir: Path) -> None:
+    """A sweep that nobody measures yet is stopped at once, and can be resumed."""
+    at = opened()
+    at.button(key="demo").click()
+    at.run()
+    at.button(key="stop").click()
+    fine(at.run())
+    (sweep,) = list_sweeps(data_dir)
+    assert (sweep.status, list((data_dir / "queue").iterdir())) == ("stopped", [])
+
+
+def test_results_say_the_verdict_and_sliders_change_it(opened: Open, data_dir: Path) -> None:
+    """Harder targets change the answer at once; the button brings the first answer back."""
+    finished_sweep(data_dir, small_tables(), "made-up")
+    at = opened(ui.RESULTS, "made-up")
+    first = at.markdown[0].value
+    assert "max\\_num\\_seqs" in first
+    at.select_slider(key="gap-chat-made-up").set_value(5.0)
+    fine(at.run())
+    assert at.markdown[0].value != first
+    assert "Target missed everywhere" in at.markdown[0].value
+    at.button(key="reset").click()
+    fine(at.run())
+    assert at.markdown[0].value == first
+
+
+@pytest.mark.parametrize("section", ["latency", "grid", "share", "batch", "cell", "numbers", "facts"])
+def test_every_section_of_the_results_opens(opened: Open, data_dir: Path, section: str) -> None:
+    """Each closer look draws, for the pick and for a cell that failed."""
+    finished_sweep(data_dir, small_tables(), "made-up")
+    at = opened(ui.RESULTS, "made-up")
+    at.session_state["section"] = section
+    fine(at.run())
+    if section == "cell":
+        at.selectbox(key="cell").set_value(6)
+        assert "out of memory" in said(fine(at.run()))
+
+
+def test_names_are_text_and_never_markup(opened: Open, data_dir: Path) -> None:
+    """HTML, links, images, icons and formulas in a sweep's name are shown, not interpreted."""
+    tables = small_tables(name=HOSTILE)
+    finished_sweep(data_dir, tables, "hostile")
+    append_line(data_dir / "sweeps" / "hostile", "live.jsonl", {"at_s": 1, "cell": 0, "errors": {HOSTILE: 1}})
+    for page in (ui.START, ui.RESULTS, ui.LIVE):
+        at = opened(page, "hostile")
+        assert page == ui.RESULTS or HOSTILE in shown(at)
+        bare = re.sub(r"\\.", "", said(at))  # what is left without its escaped characters
+        assert set(bare) & set("<>[]()`$!_~|") == set()
+        assert ":material" not in bare
+
+
+def test_a_damaged_sweep_is_told_in_one_sentence(opened: Open, data_dir: Path) -> None:
+    """A half-copied database gives a sentence that names it, and the page stays."""
+    folder = finished_sweep(data_dir, small_tables(), "damaged")
+    (folder / "sweep.duckdb").write_bytes(b"not a database")
+    at = opened(ui.RESULTS, "damaged")
+    assert len(at.error) == 1
+    assert "sweep" in at.error[0].value
+    assert at.selectbox(key="which").value == "damaged"
+
+
+def test_a_wrong_address_is_told_in_one_sentence(opened: Open) -> None:
+    """An id that is none, or not even the shape of one, gives a sentence and a way back."""
+    for wrong in ("gone", "../../etc/passwd"):
+        at = opened(ui.RESULTS, wrong)
+        assert len(at.error) == 1
+        assert at.get("page_link")
+
+
+def test_a_running_sweep_is_watched_not_opened(opened: Open, data_dir: Path) -> None:
+    """While the worker holds the database the results page only points to the live page."""
+    folder = finished_sweep(data_dir, small_tables(), "running")
+    state = {"pid": os.getpid(), "create_time": psutil.Process().create_time(), "heartbeat_unix_ns": time.time_ns()}
+    write_state(folder, {"status": "running", **state, "cell": 1, "cells_total": 8, "cells_done": 1})
+    append_line(
+        folder,
+        "live.jsonl",
+        {
+            "at_s": 5.0,
+            "cell": 1,
+            "phase": "measure",
+            "eta_s": 60.0,
+            "sent": 12,
+            "completed": 9,
+            "errors": {"timeout": 3},
+        },
+    )
+    at = opened(ui.RESULTS, "running")
+    at.button(key="watch").click()
+    fine(at.run())
+    assert "Cell 2 of 8, max_num_seqs 2, max_num_batched_tokens 256 at 3 req/s: measuring." in shown(at)
+    assert len(at.dataframe) == 1
+    at.button(key="pause").click()
+    at.button(key="pause").click()
+    fine(at.run())
+    assert asked(folder, "pause")
+
+
+def test_an_interrupted_sweep_offers_to_go_on(opened: Open, data_dir: Path, started: list[Path]) -> None:
+    """Its worker is gone: Resume queues it again, with what is finished kept."""
+    folder = finished_sweep(data_dir, small_tables(), "cut", status="running")
+    assert status_of(folder) == "interrupted"
+    at = opened(ui.LIVE, "cut")
+    at.button(key="resume").click()
+    fine(at.run())
+    assert status_of(folder) == "queued"
+    assert started == [data_dir]
+
+
+def test_a_new_sweep_is_sized_and_queued(opened: Open, data_dir: Path) -> None:
+    """The form's defaults are a valid sweep: 3 limits x 2 budgets x 3 rates, one server start a setting."""
+    at = opened(ui.NEW)
+    assert [m.value for m in at.metric[:2]] == ["18", "6"]
+    at.button(key="start").click()
+    fine(at.run())
+    (sweep,) = list_sweeps(data_dir)
+    assert (sweep.status, sweep.cells_total) == ("queued", 18)
+    assert address(at) == sweep.sweep_id
+
+
+def test_a_form_that_is_no_sweep_says_why_in_one_sentence(opened: Open, data_dir: Path) -> None:
+    """A server without an address is not started; the sentence names the key."""
+    at = opened(ui.NEW)
+    at.button_group(key="kind").set_value("server")
+    fine(at.run())
+    assert len(at.error) == 1
+    assert "url" in at.error[0].value
+    assert list_sweeps(data_dir) == []
+
+
+def test_samples_are_shown_and_cannot_be_deleted(opened: Open, data_dir: Path, tmp_path: Path) -> None:
+    """A recorded sweep that came with the program is listed, opens, and offers no delete."""
+    folder = finished_sweep(tmp_path / "elsewhere", small_tables(), "recorded")
+    shutil.move(folder, data.SAMPLES / "recorded")
+    at = opened()
+    at.button(key="open-recorded").click()
+    fine(at.run())
+    assert address(at) == "recorded"
+    assert "delete" not in [b.key for b in at.button]
+
+
+def test_delete_removes_the_sweep(opened: Open, data_dir: Path) -> None:
+    """After the second click the folder is gone and the start page is shown."""
+    folder = finished_sweep(data_dir, small_tables(), "doomed")
+    at = opened(ui.RESULTS, "doomed")
+    at.button(key="delete").click()
+    fine(at.run())
+    assert not folder.exists()
+    assert at.button(key="demo")
