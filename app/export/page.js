@@ -96,8 +96,10 @@
     tallies &&
     (tallies.classes.some((k, i) => steps()[i][0] !== k.ttft || steps()[i][1] !== k.gap) ||
       Number(alphaInput.value) !== parts.alpha);
+  let printing = false; // paper is white
   const isDark = () =>
-    root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
+    !printing &&
+    (root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches);
   const narrow = () => innerWidth < 560;
 
   // ---- figures
@@ -177,8 +179,9 @@
       }
       const layout = { ...fig.layout, template: parts.templates[Number(dark)], autosize: true, dragmode: narrow() ? false : "zoom" };
       // not transparent here: a saved PNG must be readable wherever it is posted
-      layout.paper_bgcolor = getComputedStyle(slot.closest("section")).backgroundColor;
+      layout.paper_bgcolor = printing ? "#ffffff" : getComputedStyle(slot.closest("section")).backgroundColor;
       if (narrow()) layout.height += 50; // the legend takes more lines
+      slot.style.height = `${layout.height}px`;
       Plotly.react(slot, fig.data, layout, {
         responsive: true,
         displaylogo: false,
@@ -200,7 +203,7 @@
   const tellVerdict = (now) => {
     const p = now.pick;
     if (!p) return;
-    byId("headline").textContent = fill(now.met ? parts.words.keeps : parts.words.missed, { setting: p.facts.name, goodput: perSecond(p.goodput, "req") });
+    byId("headline").textContent = fill(parts.words[now.met ? "keeps" : p.share >= Number(alphaInput.value) ? "unsure" : "missed"], { setting: p.facts.name, goodput: perSecond(p.goodput, "req") });
     byId("detail").textContent = fill(parts.words.detail, { load: p.facts.load, share: share(p.share), low: share(p.low), high: share(p.high), n: number(p.n, 0) });
     const tiles = { goodput: perSecond(p.goodput, "req"), share: share(p.share), ttft: p.facts.ttft, gap: p.facts.gap, raw: perSecond(p.facts.raw, "tok") };
     for (const [key, text] of Object.entries(tiles)) if (byId(`tile-${key}`)) byId(`tile-${key}`).textContent = text;
@@ -321,6 +324,13 @@
         inputs[i][1].value = k.gap;
       });
       alphaInput.value = String(parts.alpha);
+      refresh();
+    });
+  }
+
+  for (const [name, value] of [["beforeprint", true], ["afterprint", false]]) {
+    addEventListener(name, () => {
+      printing = value;
       refresh();
     });
   }

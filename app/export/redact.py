@@ -74,7 +74,8 @@ def _own_names(value: object) -> set[str]:
 def _walk(value: Any, include_private: bool, names: set[str]) -> Any:  # noqa: ANN401
     if isinstance(value, Mapping):
         return {
-            str(k): _walk(v, include_private, names)
+            # a version of four numbers looks like an address
+            str(k): _walk(v, include_private or "version" in str(k), names)
             for k, v in value.items()
             if include_private or not _is_private(str(k))
         }

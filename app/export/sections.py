@@ -222,7 +222,7 @@ def warnings(result: c.Result, words: Words) -> str:
 def numbers(result: c.Result, words: Words) -> str:
     """The table of every number."""
     columns = table.columns(result, words)
-    head = "".join(f'<th scope="col"{_kind(x)}>{_breakable(x.title)}</th>' for x in columns)
+    head = "".join(f'<th scope="col"{_kind(x)} data-key="{esc(x.key)}">{_breakable(x.title)}</th>' for x in columns)
     body = "".join(
         _number_row(x, columns, words) for x in zip(c.cells_of(result), table.table_rows(result, words), strict=True)
     )

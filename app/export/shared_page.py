@@ -210,11 +210,14 @@ def _script_words(words: Words) -> dict[str, str]:
     """Sentences the script fills in; `{name}` marks are filled there."""
     return {
         "keeps": words.text("{setting} keeps its promises at {goodput}."),
+        "unsure": words.text("Not proven yet, measure longer: {setting}, {goodput}."),
         "missed": words.text("Target missed everywhere. The least bad: {setting}, {goodput}."),
         "detail": words.text(
             "At {load}, {share} of requests stay inside the targets (95 % interval {low} to {high}, n = {n})."
         ),
-        "moved": words.text("Worked out in this page for other targets than the sweep's own."),
+        "moved": words.text(
+            "Worked out in this page for other targets than the sweep's own. The pick is then simply the most goodput."
+        ),
         "goodput": words.text("goodput {goodput}, raw {raw}"),
         "share": words.text("{share} inside targets ({low} to {high}, n = {n})"),
         "target": words.text("{name} target {value}"),

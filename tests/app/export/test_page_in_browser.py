@@ -67,7 +67,7 @@ def opened(browser: Browser, file: Path) -> Iterator[Opened]:
 
 
 def column(page: Page, key: str) -> list[str]:
-    texts: list[str] = page.eval_on_selector_all(f'#numbers [data-key="{key}"]', "all => all.map(e => e.textContent)")
+    texts: list[str] = page.eval_on_selector_all(f'#numbers td[data-key="{key}"]', "all => all.map(e => e.textContent)")
     return texts
 
 

@@ -79,6 +79,13 @@ def test_private_fields_go_and_numbers_stay() -> None:
     }
 
 
+def test_a_version_of_four_numbers_is_no_address() -> None:
+    """In a field that is a version, dotted numbers stay."""
+    assert redact({"environment": {"driver_version": "31.0.15.36"}}) == {
+        "environment": {"driver_version": "31.0.15.36"}
+    }
+
+
 def test_private_facts_are_kept_when_wanted() -> None:
     """With include_private only keys go."""
     result = {"backend": {"url": f"http://nas:8000/?api_key={KEY}"}, "environment": {"hostname": "nas"}}
