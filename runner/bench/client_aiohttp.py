@@ -1,6 +1,7 @@
 """aiohttp on uvloop, used as benchmark tools use it: one session, stamps in user code, JSON parsed on the way."""
 
 import json
+from array import array
 from time import monotonic_ns
 
 import aiohttp
@@ -15,7 +16,7 @@ async def run(plan: Plan) -> list[Seen]:
     async with aiohttp.ClientSession(connector=connector, timeout=aiohttp.ClientTimeout(total=None)) as session:
 
         async def fetch() -> None:
-            numbers, stamps = [], []
+            numbers, stamps = array("q"), array("q")
             sent_ns = monotonic_ns()
             async with session.post(f"{plan.url}/v1/chat/completions", json=BODY) as response:
                 async for line in response.content:

@@ -1,5 +1,6 @@
 """Our own client, as a sweep uses it: transport, backlog, parsing, record."""
 
+from array import array
 from time import monotonic_ns
 
 import httpx
@@ -36,11 +37,11 @@ def seen_in(result: Result) -> Seen:
     record = result.record
     if record.error_kind is not None or record.first_chunk_ns is None or record.sent_ns is None:
         raise SystemExit(f"{record.error_kind}: {record.error_detail}")
-    stamps = [record.first_chunk_ns]
+    stamps = array("q", [record.first_chunk_ns])
     for delta in record.chunk_deltas_us:
         stamps.append(stamps[-1] + delta * 1000)
     clocks.add(record.clock)
-    return Seen(record.sent_ns, [int(n) for n in result.text.split()], stamps)
+    return Seen(record.sent_ns, array("q", map(int, result.text.split())), stamps)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """Plain httpx with its own pool on asyncio, its limit lifted: what a script without further thought does."""
 
 import json
+from array import array
 from time import monotonic_ns
 
 import httpx
@@ -14,7 +15,7 @@ async def run(plan: Plan) -> list[Seen]:
     async with httpx.AsyncClient(limits=limits, timeout=None, trust_env=False) as client:
 
         async def fetch() -> None:
-            numbers, stamps = [], []
+            numbers, stamps = array("q"), array("q")
             sent_ns = monotonic_ns()
             async with client.stream("POST", f"{plan.url}/v1/chat/completions", json=BODY) as response:
                 async for line in response.aiter_lines():

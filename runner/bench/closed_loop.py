@@ -8,8 +8,9 @@ import asyncio
 import json
 import sys
 import time
+from array import array
 from collections.abc import Awaitable, Callable, Coroutine
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +20,8 @@ class Seen:
     """One stream as the client saw it; ns of the monotonic clock."""
 
     sent_ns: int  # what the client takes for the moment of sending
-    numbers: list[int]  # token numbers in order of arrival
-    stamps_ns: list[int]
+    numbers: "array[int]"  # token numbers in order of arrival
+    stamps_ns: "array[int]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +67,12 @@ def run_client(
     with asyncio.Runner(loop_factory=new_loop) as runner:
         seen = runner.run(run(plan))
     cpu_s = time.process_time() - began_cpu
-    figures = {"cpu_s": cpu_s, "rss_mb": peak_rss_mb(), "clock": clock(), "seen": [asdict(s) for s in seen]}
+    figures = {"cpu_s": cpu_s, "rss_mb": peak_rss_mb(), "clock": clock(), "seen": [as_json(s) for s in seen]}
     args.out.write_text(json.dumps(figures))
+
+
+def as_json(seen: Seen) -> dict[str, object]:
+    return {"sent_ns": seen.sent_ns, "numbers": seen.numbers.tolist(), "stamps_ns": seen.stamps_ns.tolist()}
 
 
 def peak_rss_mb() -> float:

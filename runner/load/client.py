@@ -127,7 +127,7 @@ def read_answer(answer: Answer) -> Result:
         content_type = (exchange.header(b"content-type") or b"").decode("latin-1") or None
         read_stream = DIALECTS[answer.target.api].read_stream
         facts = read_stream(reads, content_type=content_type, clean_end=exchange.complete)
-    elif exchange.status is not None and exchange.complete:
+    elif exchange.status is not None and not answer.cancelled:  # a refusal says more than how its body ended
         headers = {k.decode("latin-1"): v.decode("latin-1") for k, v in exchange.headers}
         content = b"".join(data for _, data in reads)
         kind, detail, retry_after_s = classify_http_error(exchange.status, headers, content, secrets)

@@ -89,6 +89,13 @@ def test_http_errors_are_classed_records(
     assert record.end_ns is not None
 
 
+def test_a_refusal_whose_body_breaks_off_is_still_a_refusal() -> None:
+    """503 with half a body is overloaded, not truncated."""
+    answer = b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 500\r\n\r\nqueue is"
+    record = asyncio.run(ask_one(scripted(answer))).record
+    assert (record.error_kind, record.http_status) == ("overloaded", 503)
+
+
 def test_a_broken_stream_keeps_its_text_and_stamps() -> None:
     """A stream cut in the middle is `truncated` with the text up to there."""
     result = asyncio.run(ask_one(scripted(*STREAM[:2])))
