@@ -123,6 +123,8 @@ def _slider_set(index: int, steps: dict[str, Any], words: Words) -> str:
 def heat(result: c.Result, words: Words) -> str:
     """The setting × setting grid as a table: it needs no scripts, and a screen reader can walk it."""
     grid = heat_grid(result, words=words)
+    if len(grid.rows) * len(grid.columns) < 2:
+        return ""
     head = "".join(f'<th scope="col">{esc(x)}</th>' for x in grid.columns)
     rows = "".join(
         f'<tr><th scope="row">{esc(name)}</th>{"".join(_heat_cell(s) for s in row)}</tr>'

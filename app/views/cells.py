@@ -80,7 +80,7 @@ def varying_keys(settings: Iterable[Mapping[str, Any]]) -> list[str]:
 def setting_name(setting: Mapping[str, Any], keys: Sequence[str], words: Words = ENGLISH) -> str:
     """`max_num_seqs 16, max_num_batched_tokens 512`: field's own names, only the keys that vary."""
     named = [f"{k} {setting[k]}" for k in keys if k in setting]
-    return ", ".join(named) or words.text("as the server is")
+    return ", ".join(named) or words.text("the server as it is")
 
 
 def settings_of(result: Result) -> dict[str, dict[str, Any]]:
@@ -100,7 +100,7 @@ def short_names(result: Result, words: Words = ENGLISH) -> dict[str, str]:
     settings = settings_of(result)
     keys = varying_keys(settings.values())
     return {
-        k: " · ".join(str(s[key]) for key in keys if key in s) or words.text("as the server is")
+        k: " · ".join(str(s[key]) for key in keys if key in s) or words.text("the server as it is")
         for k, s in settings.items()
     }
 

@@ -29,7 +29,9 @@ def verdict(result: c.Result, words: Words = ENGLISH) -> Verdict:
     name = c.setting_name(cell.get("setting") or {}, c.varying_keys(c.settings_of(result).values()), words)
     goodput = words.per_s(cell.get("goodput_per_s"), "req")
     unsure = (choice.get("share") or 0.0) >= (result.get("share_target") or 1.0)
-    if met:
+    if met and not cell.get("setting"):
+        headline = _capacity(cell, words)
+    elif met:
         headline = words.text("{setting} keeps its promises at {goodput}.", setting=name, goodput=goodput)
     elif unsure:
         headline = words.text("Not proven yet, measure longer: {setting}, {goodput}.", setting=name, goodput=goodput)
@@ -38,6 +40,21 @@ def verdict(result: c.Result, words: Words = ENGLISH) -> Verdict:
             "Target missed everywhere. The least bad: {setting}, {goodput}.", setting=name, goodput=goodput
         )
     return Verdict(headline, _detail(cell, words), _paste(result, cell), met, _against_raw(result, cell, words))
+
+
+def _capacity(cell: c.Cell, words: Words) -> str:
+    """The headline where only the load was varied: how many the server can take as it is."""
+    axis, load = c.load_of(cell)
+    if axis == "max_concurrency" and load:
+        first = words.plural("{n} person can chat at once:", "{n} people can chat at once:", int(load))
+        rate = cell.get("output_tok_per_s")
+        return f"{first} " + words.text(
+            "first words in {ttft}, {rate} each.",
+            ttft=words.ms(c.percentile(cell, "ttft_ms", "p50")),
+            rate=words.per_s(None if rate is None else rate / load, "tok"),
+        )
+    goodput = words.per_s(cell.get("goodput_per_s"), "req")
+    return words.text("The server as it is keeps its promises at {goodput}.", goodput=goodput)
 
 
 def _detail(cell: c.Cell, words: Words) -> str:

@@ -76,6 +76,17 @@ def test_verdict_says_met_and_missed() -> None:
     assert verdict(missed).headline.startswith("Target missed everywhere")
 
 
+def test_verdict_where_only_the_load_varied() -> None:
+    """Without server settings the answer is how many the server can take: 88 tok/s for 4 people are 22 each."""
+    cell = {"cell": 0, "status": "ok", "setting": {}, "load": {"max_concurrency": 4}, "goodput_per_s": 1.0}
+    cell |= {"output_tok_per_s": 88.0, "ttft_ms": {"p50": 800.0}}
+    choice = {"setting": {}, "cells": [0], "target_met": True}
+    headline = verdict({"cells": [cell], "choice": choice}).headline.replace("\u00a0", " ")
+    assert headline == "4 people can chat at once: first words in 800 ms, 22.0 tok/s each."
+    by_rate = {**cell, "load": {"request_rate": 1.0}}
+    assert verdict({"cells": [by_rate], "choice": choice}).headline.startswith("The server as it is keeps its promises")
+
+
 def test_verdict_without_any_measurement() -> None:
     """A sweep in which everything failed has a verdict too."""
     cells = [{"cell": 0, "setting": {"max_num_seqs": 4}, "status": "failed", "error_kind": "connect"}]
