@@ -20,6 +20,7 @@ _LONGEST_PAUSE_S = 5.0
 _LARGEST_PAGE = 8_000_000  # bytes; an address that streams without end is no metrics page
 _THREAD_FROM = 100_000  # characters; below that, handing over costs more than reading
 _REDIRECTS = 3
+_FOR_NOW = (408, 425, 429)  # refusals that the next look may not meet
 
 
 @dataclass(frozen=True)
@@ -140,7 +141,7 @@ async def _page(response: httpx.Response) -> _Page:
     if response.status_code in (401, 403):
         hint = f"{response.url} wants a key ({response.status_code}); name its variable in backend.api_key_env"
         return _Page(gone=True, hint=scrub(hint))
-    if response.status_code in (404, 405, 501):
+    if response.status_code == 501 or (response.is_client_error and response.status_code not in _FOR_NOW):
         return _Page(gone=True)
     if response.status_code != 200:
         return _Page()
@@ -154,7 +155,10 @@ async def _body(response: httpx.Response) -> _Page:
         if len(data) > _LARGEST_PAGE:
             hint = f"{response.url} is no metrics page: it does not end; mend backend.metrics_url"
             return _Page(gone=True, hint=scrub(hint))
-    return _Page(text=data.decode("utf-8", "replace"))
+    text = data.decode("utf-8", "replace")
+    if text.lstrip().startswith("<"):  # a web interface that answers any path with itself
+        return _Page(gone=True, hint=scrub(f"{response.url} is a web page, no metrics page; mend backend.metrics_url"))
+    return _Page(text=text)
 
 
 async def wait_idle(scraper: Scraper, limit_s: float, pause_s: float = 0.2) -> bool:

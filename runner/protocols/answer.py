@@ -1,11 +1,13 @@
 """What has come of one answer so far, and the facts it amounts to. Shared by every dialect."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
+from runner.protocols.channels import ToolPiece
 from runner.protocols.counts import Counts
-from runner.protocols.facts import StreamFacts
+from runner.protocols.facts import StreamFacts, ToolCall
 
 Json = dict[str, Any]
 
@@ -23,12 +25,14 @@ class Answer:
         "stamps",
         "text",
         "timings",
+        "tools",
         "usage",
     )
 
     def __init__(self) -> None:
         self.text: list[str] = []
         self.reasoning: list[str] = []
+        self.tools: list[ToolPiece] = []
         self.stamps: list[int] = []
         self.first_answer_ns: int | None = None
         self.finish_reason: str | None = None
@@ -38,8 +42,8 @@ class Answer:
         self.ended = False  # the dialect's own end mark was seen
         self.error: tuple[str, str] | None = None  # (kind, detail), the first that the server told
 
-    def add(self, stamp: int, text: str, reasoning: str = "", other: bool = False) -> None:
-        """One event's generated text. `other`: it carried generated text of another channel (a tool call).
+    def add(self, stamp: int, text: str, reasoning: str = "", tools: Sequence[ToolPiece] = ()) -> None:
+        """One event's generated text, by channel.
 
         An event counts once, whatever it carries, and not at all if it carries nothing.
         """
@@ -47,10 +51,11 @@ class Answer:
             self.text.append(text)
             if self.first_answer_ns is None:
                 self.first_answer_ns = stamp
-        elif not (reasoning or other):
+        elif not (reasoning or tools):
             return
         if reasoning:
             self.reasoning.append(reasoning)
+        self.tools += tools
         self.stamps.append(stamp)
 
     def note_usage(self, usage: object) -> None:
@@ -92,6 +97,7 @@ def facts_of(answer: Answer, counts: Counts, *, clean_end: bool, streamed: bool)
         saw_terminator=answer.ended and streamed,
         error_kind=error_kind,
         error_detail=error_detail,
+        tool_calls=_whole_calls(answer.tools),
     )
 
 
@@ -110,6 +116,17 @@ def _error_of(answer: Answer, *, clean_end: bool) -> tuple[str, str] | None:
         unreadable = f"; {answer.malformed} events could not be read" if answer.malformed else ""
         return "empty_stream", f"the answer ended without any generated text{unreadable}"
     return None
+
+
+def _whole_calls(pieces: Sequence[ToolPiece]) -> tuple[ToolCall, ...]:
+    """The calls in order of their first piece, the pieces of one number joined."""
+    by_call: dict[object, list[ToolPiece]] = {}
+    for at, piece in enumerate(pieces):
+        by_call.setdefault((at, None) if piece[0] is None else piece[0], []).append(piece)
+    return tuple(
+        ToolCall(name=_whole_text([p[1] for p in of_one]), arguments=_whole_text([p[2] for p in of_one]))
+        for of_one in by_call.values()
+    )
 
 
 def _whole_text(parts: list[str]) -> str:

@@ -1,8 +1,10 @@
 """Generated text inside the objects of a chunk, by channel: answer, reasoning, tool call."""
 
+import json
 from typing import Any
 
 Json = dict[str, Any]
+ToolPiece = tuple[int | None, str, str]
 
 
 def text_in(value: object) -> str:
@@ -23,9 +25,22 @@ def reasoning_in(message: Json) -> str:
     )
 
 
-def has_tool_text(message: Json) -> bool:
-    """Whether a piece of a tool call was generated: a function's name or arguments (an id alone is not generated)."""
+def tool_pieces(message: Json) -> list[ToolPiece]:
+    """Generated pieces of tool calls: (number of the call, name, arguments), at least one of the texts not empty.
+
+    An id alone is not generated. A call without a number (Ollama, older servers) is a whole one of its own.
+    """
     calls = message.get("tool_calls")
-    functions = [call.get("function") for call in calls if isinstance(call, dict)] if isinstance(calls, list) else []
-    functions.append(message.get("function_call"))
-    return any(isinstance(one, dict) and bool(one.get("name") or one.get("arguments")) for one in functions)
+    found = [call for call in calls if isinstance(call, dict)] if isinstance(calls, list) else []
+    pieces = [_piece(call.get("index"), call.get("function")) for call in found]
+    pieces.append(_piece(0, message.get("function_call")))  # the name before tool_calls: one call, in pieces
+    return [piece for piece in pieces if piece[1] or piece[2]]
+
+
+def _piece(number: object, function: object) -> ToolPiece:
+    if not isinstance(function, dict):
+        return None, "", ""
+    arguments = function.get("arguments")
+    if arguments and not isinstance(arguments, str):
+        arguments = json.dumps(arguments, ensure_ascii=False)
+    return number if isinstance(number, int) else None, text_in(function.get("name")), arguments or ""

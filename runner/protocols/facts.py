@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypedDict
 
 # One read from the socket, body bytes only (chunked framing and gzip already removed): (stamp in ns, bytes).
 StampedRead = tuple[int, bytes]
@@ -32,6 +33,13 @@ class ServerParams:
     cache_prompt: bool = False  # llama.cpp: send cache_prompt=false so that prompts are really computed
 
 
+class ToolCall(TypedDict):
+    """One function that the model wants called; `arguments` as JSON text, as whole as the answer was."""
+
+    name: str
+    arguments: str
+
+
 @dataclass(frozen=True, slots=True)
 class StreamFacts:
     """Everything one streamed answer tells. Stamps are those of the reads the chunks came in."""
@@ -52,3 +60,4 @@ class StreamFacts:
     saw_terminator: bool
     error_kind: str | None  # an error inside the stream, or a stream that broke off
     error_detail: str | None
+    tool_calls: tuple[ToolCall, ...] = ()

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from runner.protocols.answer import Answer
-from runner.protocols.channels import has_tool_text, reasoning_in, text_in
+from runner.protocols.channels import reasoning_in, text_in, tool_pieces
 from runner.protocols.counts import Counts, part, told_counts
 from runner.protocols.facts import Ask, ServerParams, StampedRead, StreamFacts
 from runner.protocols.openai_body import sampling_fields
@@ -30,7 +30,7 @@ def read_stream(reads: Sequence[StampedRead], *, content_type: str | None, clean
 
 def _take(chunk: Json, stamp: int, answer: Answer) -> None:
     message = part(chunk, "message")
-    answer.add(stamp, text_in(message.get("content")), reasoning_in(message), has_tool_text(message))
+    answer.add(stamp, text_in(message.get("content")), reasoning_in(message), tool_pieces(message))
     take_done(chunk, answer)
 
 

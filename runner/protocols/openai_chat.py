@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from runner.protocols.answer import Answer
-from runner.protocols.channels import has_tool_text, reasoning_in, text_in
+from runner.protocols.channels import ToolPiece, reasoning_in, text_in, tool_pieces
 from runner.protocols.counts import openai_counts
 from runner.protocols.facts import Ask, ServerParams, StampedRead, StreamFacts
 from runner.protocols.openai_body import openai_fields
@@ -32,7 +32,7 @@ def _take(chunk: Json, stamp: int, answer: Answer) -> None:
     if not isinstance(choices, list):
         return
     text = reasoning = ""
-    tool_text = False
+    tools: list[ToolPiece] = []
     for choice in choices:
         if not isinstance(choice, dict):
             continue
@@ -44,8 +44,8 @@ def _take(chunk: Json, stamp: int, answer: Answer) -> None:
         text += text_in(message.get("content")) + text_in(message.get("refusal"))
         if len(message) > 1 or "content" not in message:  # almost every chunk of a long answer has `content` alone
             reasoning += reasoning_in(message)
-            tool_text = tool_text or has_tool_text(message)
-    answer.add(stamp, text, reasoning, tool_text)
+            tools += tool_pieces(message)
+    answer.add(stamp, text, reasoning, tools)
 
 
 def take_extras(chunk: Json, answer: Answer) -> None:

@@ -9,10 +9,8 @@ import pytest
 
 from runner.engines.scrape import Scraper, Source, wait_idle
 from storage.records import EngineSample
-from tests.cases.load_cases import load_cases
 from tests.engines_support.http_pages import Reply, Request, serve_pages
 
-CASES = {case["id"]: case for case in load_cases()}
 Answer = Callable[[Request], Awaitable[Reply]]
 RUNNING = 'vllm:num_requests_running{engine="0",model_name="m"} '
 
@@ -35,51 +33,6 @@ def scrape(
             return [await scraper.sample(7, 0) for _ in range(looks)], scraper
 
     return asyncio.run(run())
-
-
-@pytest.mark.parametrize("reply", [CASES["C08"]["input"], CASES["C08"]["input"]["also"]], ids=["501", "404"])
-def test_c08_metrics_switched_off_is_told_once_and_the_run_goes_on(reply: dict[str, object]) -> None:
-    """501 or 404: a row that says "none", the hint with the flag, and no more asking."""
-    asked = []
-
-    async def answer(request: Request) -> Reply:
-        asked.append(request.path)
-        return int(str(reply["status"])), {}, str(reply["body"])
-
-    (first, second), scraper = scrape(answer, "llama_cpp", looks=2)
-    assert first is not None
-    assert (first.source, first.running, first.cell) == ("none", None, 7)
-    assert scraper.blind
-    assert scraper.hint is not None
-    assert "--metrics" in scraper.hint
-    assert asked == ["/metrics", "/slots"]
-    assert second is not None
-    assert second.source == "none"
-
-
-def test_c09_the_backend_key_goes_to_its_own_origin() -> None:
-    """Metrics behind the key are read with it; the key is in no text of the scraper."""
-    case = CASES["C09"]["input"]
-
-    async def answer(request: Request) -> Reply:
-        allowed = f"Authorization: {request.headers.get('authorization')}" == case["with_header"]
-        reply = case["then"] if allowed else case["without_key"]
-        return reply["status"], {}, reply["body"]
-
-    (sample,), scraper = scrape(answer, "llama_cpp", key="test-key")
-    assert sample is not None
-    assert sample.running == CASES["C09"]["expected"]["running"]
-    assert "test-key" not in repr(scraper._source)
-
-
-def test_c09_a_missing_key_is_said_once() -> None:
-    """401 without a key: the hint names what to set."""
-    case = CASES["C09"]["input"]["without_key"]
-    _, scraper = scrape(always(case["status"], case["body"]), key=None)
-    assert scraper.blind
-    assert scraper.hint is not None
-    assert "wants a key (401)" in scraper.hint
-    assert "backend.api_key_env" in scraper.hint
 
 
 def test_the_key_is_not_sent_to_a_metrics_server_elsewhere() -> None:
