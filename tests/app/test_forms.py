@@ -1,0 +1,101 @@
+"""The new-sweep form without a page: rows to a config, its size, and what is odd about it."""
+
+import math
+from typing import Any
+
+import pytest
+
+from app import forms
+from app.words import ENGLISH
+from runner.config import SweepConfig, parse_sweep
+from runner.simulator.presets import DEFAULT_PRESET, resolve_preset
+
+SIMULATED = {"kind": "simulated", "preset": DEFAULT_PRESET}
+
+
+def config_of(
+    workload: str = "chat",
+    grid: list[dict[str, str]] | None = None,
+    backend: dict[str, Any] | None = None,
+    **run: object,
+) -> SweepConfig:
+    raw = forms.sweep_data(
+        "a sweep", backend or SIMULATED, grid or forms.GRIDS["simulated"], forms.WORKLOADS[workload], run
+    )
+    return parse_sweep(raw, "form")
+
+
+def test_values_are_read_as_they_are_meant() -> None:
+    """Whole numbers stay whole, halves are numbers, words are words."""
+    assert forms.parse_values(" 4, 0.5 ,vllm_v1,, true") == [4, 0.5, "vllm_v1", True]
+
+
+@pytest.mark.parametrize("workload", forms.WORKLOADS)
+def test_every_workload_preset_is_a_valid_sweep(workload: str) -> None:
+    """Chat 1 s / 150 ms, documents 3 s / 150 ms, background without a promise."""
+    targets = {c.name: c.slo and (c.slo.ttft_ms, c.slo.gap_ms) for c in config_of(workload).classes}
+    assert targets.items() <= {"chat": (1000, 150), "rag": (3000, 150), "background": None}.items()
+
+
+def test_empty_fields_of_the_table_are_left_out() -> None:
+    """None, NaN and empty texts say nothing; a length without p90 is fixed; a row without a name is no class."""
+    row = {"name": "jobs", "weight": math.nan, "closed": 3.0, "prompt_p50": 64.0, "output_p50": 8, "ttft_ms": None}
+    raw = forms.sweep_data(
+        "a", {"kind": "openai", "model": ""}, [{"key": None, "values": "1"}], [row, {"name": ""}], {}
+    )
+    assert raw["classes"] == [
+        {
+            "name": "jobs",
+            "priority": 0,
+            "prompt_tokens": {"fixed": 64},
+            "output_tokens": {"fixed": 8},
+            "closed": {"concurrency": 3},
+        }
+    ]
+    assert (raw["backend"], raw["grid"]) == ({"kind": "openai"}, {})
+
+
+def test_size_counts_cells_starts_and_time() -> None:
+    """18 cells of 60 s + 15 s warm-up + 2 s drain + 1 s idle, and 6 starts of 1 s (3 limits x 2 budgets)."""
+    assert forms.size_of(config_of(duration_s=60)) == forms.Size(18, 6, 18 * 78 + 6)
+
+
+def test_an_absurd_grid_is_counted_and_not_listed() -> None:
+    """A typo that asks for a million cells answers at once."""
+    values = ", ".join(map(str, range(1, 1001)))
+    grid = [{"key": key, "values": values} for key in ("max_num_seqs", "request_rate")]
+    assert (forms.size_of(config_of(grid=grid)).cells, forms.size_of(config_of(grid=grid)).starts) == (1_000_000, None)
+
+
+def test_safe_budget_leaves_time_for_the_gap() -> None:
+    """An iteration with the budget keeps the gap target, one with a token more does not: a + b*P + c*B + d*K."""
+    config = config_of(grid=[{"key": "max_num_seqs", "values": "16"}, {"key": "request_rate", "values": "1"}])
+    (budget,) = forms.safe_budgets(config).values()
+    cost = resolve_preset(DEFAULT_PRESET).cost
+    base = cost.a + cost.c * 16 + cost.d * 16 * (300 + 160 / 2)
+    assert base + cost.b * budget <= 150 < base + cost.b * (budget + 1)
+
+
+def test_oddities_name_what_is_probably_not_meant() -> None:
+    """Too few requests, a request that does not fit, budgets that freeze, no load to vary: a sentence each."""
+    grid = [{"key": "max_num_batched_tokens", "values": "8192"}, {"key": "max_num_seqs", "values": "8"}]
+    rate = [{"key": "request_rate", "values": "0.1"}]
+    told = forms.oddities(config_of("rag", [*grid, *rate], {**SIMULATED, "kv_tokens": 4096}, duration_s=10), ENGLISH)
+    assert [s.split(" ")[0] for s in told] == ["At", "The", "Every", "Warm-up"]
+    assert "about 1 requests of class rag; a share needs 36" in told[0]
+    assert "(8,800 tokens) does not fit the KV cache of 4,096 tokens" in told[1]
+
+
+def test_a_long_sweep_of_the_defaults_has_no_oddity() -> None:
+    """Nothing is said where nothing is odd."""
+    assert forms.oddities(config_of(duration_s=600), ENGLISH) == []
+
+
+def test_presets_are_offered_in_three_steps() -> None:
+    """Machines, models that fit it, quantizations that fit both; the default preset is what is picked first."""
+    devices = forms.preset_parts()
+    models = forms.preset_parts("rtx3090")
+    assert devices[forms.usual(devices)] == "rtx3090"
+    assert models[forms.usual(models)] == "llama-3.1-8b"
+    assert "llama-3.1-70b" not in models
+    assert "q4_k_m" in forms.preset_parts("rtx3090", "llama-3.1-8b")
