@@ -113,7 +113,7 @@ def auth_headers(api_key_env: str | None) -> dict[str, str]:
 
 
 def read_answer(answer: Answer) -> Result:
-    """The record of an answer and its texts. Takes about 5 µs per event; never raises."""
+    """The record of an answer and its texts. Takes some µs per event; never raises."""
     exchange = answer.exchange
     secrets = _secrets(answer.target)
     facts: StreamFacts | None = None

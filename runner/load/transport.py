@@ -92,6 +92,8 @@ class StampedTransport(httpx.AsyncBaseTransport):
                 await self._turnstile.enter()
                 while True:
                     connection = await self._connection(origin, exchange, reuse=collect.reuse and not exchange.resends)
+                    if not exchange.reused:  # many connect at the same moment
+                        await self._turnstile.enter()
                     connection.begin(
                         exchange,
                         payload,

@@ -10,7 +10,7 @@ from contextlib import ExitStack, contextmanager
 import pytest
 
 from runner.load.garbage import freeze, thaw
-from runner.load.stamped_socket import SO_TIMESTAMPNS, Address, connect, resolve, wall_stamp
+from runner.load.stamped_socket import SO_TIMESTAMPNS, STAGGER_S, Address, connect, resolve, wall_stamp
 
 
 def allow(address: str) -> None:
@@ -50,15 +50,17 @@ def test_a_silent_address_is_passed_over_after_a_short_wait() -> None:
 
 def test_a_refused_address_is_passed_over_at_once() -> None:
     """A closed port costs no stagger."""
+    took = []
     with socket.create_server(("127.0.0.1", 0)) as server:
-        began = time.monotonic()
-        sock = asyncio.run(connect("two.test", [closed_address(), (socket.AF_INET, server.getsockname())], allow))
-        took = time.monotonic() - began
-        assert sock.getpeername() == server.getsockname()
-        assert not sock.getblocking()
-        assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) == 1
-        sock.close()
-    assert took < 0.2
+        for _ in range(5):  # the machine may be busy in one of them
+            began = time.monotonic()
+            sock = asyncio.run(connect("two.test", [closed_address(), (socket.AF_INET, server.getsockname())], allow))
+            took.append(time.monotonic() - began)
+            assert sock.getpeername() == server.getsockname()
+            assert not sock.getblocking()
+            assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) == 1
+            sock.close()
+    assert min(took) < STAGGER_S
 
 
 def test_forbidden_addresses_are_not_contacted_and_the_reason_is_told() -> None:
