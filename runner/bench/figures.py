@@ -46,12 +46,12 @@ def compare(truth: Mapping[str, Sequence[int]], client: Mapping[str, Any], strea
 
 def open_share(truth: Mapping[str, Sequence[int]], streams: int) -> float | None:
     """Mean number of streams open at the server, as a share of those asked for: from one second after the first request
-    until the last one came."""
+    until the last one came; null when that is less than a second."""
     begins, ends = truth["received_ns"], truth["ended_ns"]
     if not begins:
         return None
     low, high = min(begins) + SETTLE_NS, max(begins)
-    if high <= low:
+    if high - low < SETTLE_NS:
         return None
     open_ns = sum(max(0, min(end, high) - max(begin, low)) for begin, end in zip(begins, ends, strict=True))
     return round(open_ns / (streams * (high - low)), 4)
