@@ -10,21 +10,35 @@ import json
 import socket
 import sys
 from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
 from pathlib import Path
+from time import monotonic_ns
 from typing import Any
 
 _CASES_FILE = Path(__file__).with_name("cases.json")
 
 
+@dataclass
+class Played:
+    """What the server really did for one request, ns of the monotonic clock: the truth when a machine is busy."""
+
+    case_id: str
+    received_ns: int
+    written_ns: list[int] = field(default_factory=list)  # right before each chunk was written
+
+
 @contextlib.asynccontextmanager
-async def replay_server(cases_file: Path = _CASES_FILE, port: int = 0) -> AsyncIterator[str]:
-    """Serves while the block runs; gives the base URL, without a slash at its end."""
+async def replay_server(
+    cases_file: Path = _CASES_FILE, port: int = 0, log: list[Played] | None = None
+) -> AsyncIterator[str]:
+    """Serves while the block runs; gives the base URL, without a slash at its end. `log`: is told of every answer."""
     cases = load_inputs(cases_file)
+    played: list[Played] = [] if log is None else log
 
     answering: set[asyncio.Task[None]] = set()
 
     def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.create_task(_handle(cases, reader, writer))
+        task = asyncio.create_task(_handle(cases, reader, writer, played))
         answering.add(task)
         task.add_done_callback(answering.discard)
 
@@ -44,16 +58,21 @@ def load_inputs(cases_file: Path) -> dict[str, dict[str, Any]]:
     return {case["id"]: case["input"] for case in cases if case["input"]["kind"] == "stream"}
 
 
-async def _handle(cases: dict[str, dict[str, Any]], reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+async def _handle(
+    cases: dict[str, dict[str, Any]], reader: asyncio.StreamReader, writer: asyncio.StreamWriter, log: list[Played]
+) -> None:
     writer.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     try:
         while True:
             method, path = await _read_request(reader)
-            case = cases.get(path.strip("/").split("/")[0])
+            case_id = path.strip("/").split("/")[0]
+            case = cases.get(case_id)
             if method == "GET" or case is None:
                 _write_models(writer, found=case is not None)
-            elif not await _play(case, writer):
-                return
+            else:
+                log.append(Played(case_id, monotonic_ns()))
+                if not await _play(case, writer, log[-1]):
+                    return
             await writer.drain()
     except (asyncio.IncompleteReadError, ConnectionError):
         pass
@@ -79,7 +98,7 @@ def _write_models(writer: asyncio.StreamWriter, *, found: bool) -> None:
     writer.write(head % (status, len(body)) + body)
 
 
-async def _play(case: dict[str, Any], writer: asyncio.StreamWriter) -> bool:
+async def _play(case: dict[str, Any], writer: asyncio.StreamWriter, played: Played) -> bool:
     """One answer, each chunk as one write at its time; False if the connection is to be cut."""
     http = case["http"]
     headers = "".join(f"{name}: {value}\r\n" for name, value in http["headers"].items())
@@ -91,6 +110,7 @@ async def _play(case: dict[str, Any], writer: asyncio.StreamWriter) -> bool:
         due += delay_ms / 1000
         await asyncio.sleep(max(0, due - loop.time()))
         data = text.encode("latin-1")
+        played.written_ns.append(monotonic_ns())
         if data:
             writer.write(b"%x\r\n" % len(data) + data + b"\r\n")
             await writer.drain()
