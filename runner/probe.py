@@ -13,6 +13,7 @@ from runner.analysis.request_object import request_object
 from runner.engines.catalogue import KINDS
 from runner.errors import SettingFailed
 from runner.load.client import Result, Slot, Target, auth_headers, run_request
+from runner.load.stamped_socket import LOCAL_STAGGER_S
 from runner.load.transport import StampedTransport
 from runner.protocols.dialects import DIALECTS, endpoint
 from runner.protocols.facts import Ask, ServerParams
@@ -21,7 +22,7 @@ PROMPT = "Say hello in one short sentence."
 LOOK_LIMIT_S = 5.0
 TEST_LIMIT_S = 300.0  # a cold model is loaded by its first request
 PROBE_LIMIT_S = 600.0
-SLOW_LOCALHOST_NS = 100_000_000
+SLOW_LOCALHOST_NS = round(LOCAL_STAGGER_S * 1e9)  # from here on its first address was waited for in vain
 # what servers call themselves in /v1/models
 OWNERS = {
     "llamacpp": "llama_cpp", "vllm": "vllm", "sglang": "sglang", "library": "ollama", "organization_owner": "lmstudio",
@@ -92,8 +93,10 @@ async def detect(
     notes = []
     if look.models and chosen not in look.models:
         notes.append(f"the server answers for {chosen}, but lists only {', '.join(look.models[:5])}")
-    if urlsplit(url).hostname == "localhost" and (record.connect_ns or 0) > SLOW_LOCALHOST_NS:
-        notes.append("connecting to localhost is slow, since ::1 is tried first; write 127.0.0.1 instead")
+    if urlsplit(url).hostname == "localhost" and (record.connect_ns or 0) >= SLOW_LOCALHOST_NS:
+        notes.append(
+            "connecting to localhost is slow, as when ::1 comes first and does not answer; write 127.0.0.1 instead"
+        )
     if record.clock != "kernel":
         notes.append("arrival times come from the program's own clock, not from the kernel's stamps")
     if record.output_tokens_source == "estimated":
@@ -189,7 +192,8 @@ async def _settle(
         tried: set[ServerParams] = set()
         while taken is not None and taken not in tried:
             tried.add(taken)
-            target = Target(url, api, taken, api_key_env, limit_s)
+            # a connection of its own: its connect time is told, and is not hidden by the look before
+            target = Target(url, api, taken, api_key_env, limit_s, reuse=False)
             now = monotonic_ns()
             result = await run_request(client, target, ask, Slot(now, origin_ns=now))
             failures.append((api, taken, result))
@@ -213,9 +217,10 @@ def without_refused(params: ServerParams, message: str) -> ServerParams | None:
 
     The fields that the message names go first; if it names none, all fields beyond OpenAI's, then stream_options.
     """
-    if "max_completion_tokens" in message and params.max_tokens_name == "max_tokens":
-        return replace(params, max_tokens_name="max_completion_tokens")
     named = [name for name in (*OPTIONAL, "stream_options") if name in message and getattr(params, name)]
+    meant = "max_completion_tokens" in message or ("max_tokens" in message and not named)
+    if meant and params.max_tokens_name == "max_tokens":
+        return replace(params, max_tokens_name="max_completion_tokens")
     if not named:
         named = [name for name in OPTIONAL if getattr(params, name)]
     if not named and params.stream_options:

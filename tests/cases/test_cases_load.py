@@ -19,20 +19,24 @@ from runner.analysis.result import build_result
 from runner.config import RequestClass
 from runner.engines.catalogue import VLLM_METRICS
 from runner.engines.metrics_text import read_fields
+from runner.engines.server import Running
 from runner.load.arrivals import arrival_offsets_ns, random_stream
 from runner.load.client import Result, Slot, Target, run_request
+from runner.load.clock import Clock
 from runner.load.generator import LoadOutcome, run_load
 from runner.load.record import to_record
 from runner.load.transport import StampedTransport
 from runner.load.workload import PromptScale, RequestSpec, Trace, build_trace, make_prompt
-from runner.probe import Detected, detect
+from runner.measured import Measured
+from runner.probe import Detected, detect, without_refused
 from runner.protocols.dialects import DIALECTS
-from runner.protocols.facts import Ask
+from runner.protocols.facts import Ask, ServerParams
 from storage.records import EngineSample, RequestRecord
 from tests.cases.load import DONE, HEAD, drive, on_our_loop, token
 from tests.cases.load_cases import load_cases
 from tests.cases.replay_server import replay_server
 from tests.support import virtual_load
+from tests.support.posting_server import Json, Reply, chat_answer, models, server
 from tests.support.scripted_http import serving, take_request
 from tests.support.tables import CHAT, MS, SECOND, make_cell, make_config, make_request, make_tables
 
@@ -404,3 +408,63 @@ def test_a_cut_stream_is_hung_up_on_so_that_the_server_stops(case_id: str) -> No
     records = on_our_loop(load())
     assert [(r.outcome, r.error_kind) for r in records] == [("cancelled", "cancelled")] * 3
     assert all(r.token_events > 1 for r in records)
+
+
+@pytest.mark.parametrize("case_id", ["B16"])
+@pytest.mark.parametrize("which", ["server_1", "server_2"])
+def test_one_probe_finds_the_name_and_every_measured_request_uses_it(case_id: str, which: str) -> None:
+    """The name that this server refuses is met by the probe alone; all requests of the cell are answered."""
+    refusal = CASES[case_id]["input"][which]
+
+    def post(_: str, body: Json) -> Reply:
+        return (refusal["status"], refusal["body"]) if refusal["on"] in body else (200, chat_answer())
+
+    with server({"/v1/models": models("x", "m")}, post) as (url, posts):
+        records = on_our_loop(measured(url, "openai_chat", 20))
+    assert [r.outcome for r in records] == ["ok"] * 20
+    taken = ({"max_tokens", "max_completion_tokens"} - {refusal["on"]}).pop()
+    assert all(taken in body and refusal["on"] not in body for _, body in posts[-20:])
+    assert sum(refusal["on"] in body for _, body in posts) <= 1
+
+
+async def measured(url: str, api: str, count: int) -> list[RequestRecord]:
+    """The server found out about as a sweep does it, then `count` measured requests."""
+    backend = {"kind": "openai", "url": url, "api": api}
+    config = make_config(backend=backend, grid={"request_rate": [1.0]})
+    found = await Measured.find(config, {}, Running(url, None, None, None, True), Clock())
+    try:
+        drawn = build_trace(config.classes, {"request_rate": 20.0}, 10, seed=1).open_loop[:count]
+        return [await found.send(spec, 0, time.monotonic_ns(), 0) for spec in drawn]
+    finally:
+        await found.close()
+
+
+@pytest.mark.parametrize("case_id", ["B16"])
+def test_text_completions_always_send_max_tokens(case_id: str) -> None:
+    """Left out, it would be 16."""
+    answer = 'data: {"choices": [{"text": "x", "finish_reason": "stop"}]}\n\ndata: [DONE]\n\n'
+    with server({"/v1/models": models("x", "m")}, lambda *_: (200, answer)) as (url, posts):
+        records = on_our_loop(measured(url, "openai_completions", 3))
+    assert [r.outcome for r in records] == ["ok"] * 3
+    assert all(isinstance(body["max_tokens"], int) and "max_completion_tokens" not in body for _, body in posts)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead.",
+        "Unrecognized request argument supplied: max_tokens",
+        "[{'type': 'extra_forbidden', 'loc': ('body', 'max_tokens'), 'msg': 'Extra inputs are not permitted'}]",
+    ],
+)
+def test_any_words_that_refuse_max_tokens_lead_to_the_other_name(message: str) -> None:
+    """OpenAI's own two messages, and pydantic's, which names no way out."""
+    taken = without_refused(ServerParams(), message)
+    assert taken is not None
+    assert taken.max_tokens_name == "max_completion_tokens"
+
+
+def test_a_refused_min_tokens_is_not_taken_for_max_tokens() -> None:
+    """The field at fault goes; the name stays."""
+    taken = without_refused(ServerParams(), "min_tokens must not be given together with max_tokens")
+    assert taken == ServerParams(min_tokens=False)

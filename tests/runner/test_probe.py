@@ -2,10 +2,6 @@
 
 import asyncio
 import json
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
 from typing import Any
 
 import httpx
@@ -15,63 +11,14 @@ from runner.errors import SettingFailed
 from runner.load.transport import StampedTransport
 from runner.probe import Detected, detect, model_names, probe, without_refused
 from runner.protocols.facts import ServerParams
+from tests.support.posting_server import Json, Reply, chat_answer, models, server
 
-Json = dict[str, Any]
-Reply = tuple[int, str]  # status, body
 KEYS = {
     "outcome", "error_kind", "error_detail", "http_status", "text", "reasoning_text", "finish_reason", "scheduled_ns",
     "sent_ns", "connect_ms", "ttft_ms", "ttft_answer_ms", "last_token_ms", "e2e_ms", "tpot_ms", "chunk_gaps_ms",
     "token_events", "output_tokens", "output_tokens_source", "reasoning_tokens", "prompt_tokens",
     "cached_prompt_tokens", "load_ms", "retry_after_s", "malformed_events", "clock", "flags",
 }  # fmt: skip
-
-
-def chat_answer(text: str = "hello") -> str:
-    choice = {"index": 0, "delta": {"content": text}, "finish_reason": "stop"}
-    usage = {"prompt_tokens": 4, "completion_tokens": 1}
-    return f"data: {json.dumps({'choices': [choice], 'usage': usage})}\n\ndata: [DONE]\n\n"
-
-
-@contextmanager
-def server(
-    gets: dict[str, Json | str], post: Callable[[str, Json], Reply], banner: str = "test"
-) -> Iterator[tuple[str, list[tuple[str, Json]]]]:
-    """A server with these GET answers and a function for POSTs; gives its URL and the POSTs it got."""
-    posts: list[tuple[str, Json]] = []
-
-    class Handler(BaseHTTPRequestHandler):
-        server_version, sys_version = banner, ""
-
-        def do_GET(self) -> None:
-            found = gets.get(self.path)
-            body = found if isinstance(found, str) else json.dumps(found if found is not None else {"detail": "no"})
-            self._answer(404 if found is None else 200, body)
-
-        def do_POST(self) -> None:
-            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            posts.append((self.path, body))
-            self._answer(*post(self.path, body))
-
-        def _answer(self, status: int, body: str) -> None:
-            self.send_response(status)
-            self.send_header("Content-Length", str(len(body.encode())))
-            self.end_headers()
-            self.wfile.write(body.encode())
-
-        def log_message(self, format: str, *args: object) -> None:
-            pass
-
-    http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    Thread(target=http.serve_forever, args=(0.01,), daemon=True).start()
-    try:
-        yield f"http://127.0.0.1:{http.server_port}", posts
-    finally:
-        http.shutdown()
-        http.server_close()
-
-
-def models(owner: str, *names: str) -> Json:
-    return {"object": "list", "data": [{"id": name, "owned_by": owner} for name in names]}
 
 
 def found(url: str, **options: Any) -> Detected:  # noqa: ANN401 - passed on
