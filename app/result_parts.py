@@ -95,7 +95,7 @@ def tiles(cell: c.Cell, w: Words) -> None:
         w.text("gap, p95"): w.ms(c.percentile(cell, "gap_ms", "p95")),
         w.text("raw output"): w.per_s(cell.get("output_tok_per_s"), "tok"),
     }
-    with st.container(horizontal=True, gap="large"):
+    with st.container(horizontal=True, gap="medium"):
         for title, value in shown.items():
             st.metric(title, value, width="content")
 

@@ -26,6 +26,7 @@ from storage.errors import GoodputError
 
 MAIN = Path(__file__).with_name("main.py")
 DEFAULT_PORT = 8501
+LOOPBACK = ("127.0.0.1", "::1", "localhost")
 REPORT_HEADERS = {
     "Cache-Control": "no-store",
     "Content-Security-Policy": "frame-ancestors 'none'",
@@ -63,7 +64,7 @@ def serve(data_dir: Path, host: str | None, port: int | None, *, open_browser: b
     _check_port(address, number)
     os.environ["GOODPUT_DATA"] = str(data_dir)  # where the page scripts look
     net_util.get_external_ip = lambda: None  # it would ask a web service for every foreign origin
-    shown = "localhost" if address in ("127.0.0.1", "0.0.0.0", "::", "::1") else address
+    shown = "localhost" if address in (*LOOPBACK, "0.0.0.0", "::") else address
     dashboard = make_app(data_dir, base, _announce(shown, base, open_browser))
     dashboard.run(
         config={
@@ -108,6 +109,8 @@ def _announce(shown: str, base: str, open_browser: bool) -> Any:  # noqa: ANN401
     async def lifespan(app: st.App) -> AsyncIterator[None]:
         url = f"http://{f'[{shown}]' if ':' in shown else shown}:{st.get_option('server.port')}/{base}"
         print(f"Goodput Lab is at {url} (Ctrl-C ends it)", file=sys.stderr, flush=True)
+        if st.get_option("server.address") not in LOOPBACK and not os.environ.get("GOODPUT_PASSWORD"):
+            print("Everybody in this network can open it; GOODPUT_PASSWORD asks for a password", file=sys.stderr)
         if open_browser:
             webbrowser.open(url)
         yield

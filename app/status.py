@@ -101,8 +101,12 @@ def growing_result(rows: Sequence[Line]) -> dict[str, Any]:
 
 
 def unmarked(fig: go.Figure) -> go.Figure:
-    """The frontier without its marks of pick and throughput winner: neither is known before the end."""
+    """The frontier without its marks of pick and throughput winner: neither is known before the end.
+
+    Its axis begins at 0: a single point would else stretch a range of its own.
+    """
     fig.data = [trace for trace in fig.data if (trace.meta or {}).get("role") not in ("pick", "raw")]
+    fig.update_xaxes(rangemode="tozero")
     return fig
 
 

@@ -15,6 +15,7 @@ from app.data import all_sweeps, find_folder
 from app.words import Words, load_words
 from runner.errors import ConfigError
 from storage.data_folder import default_data_folder
+from storage.errors import GoodputError
 from storage.side_files import SweepSummary
 
 START, NEW, LIVE, RESULTS, METHOD = (
@@ -135,6 +136,14 @@ def chosen_sweep(usable: Sequence[str]) -> SweepSummary | None:
         st.error(plain(e))
         st.page_link(START, label=words().text("Back to the start page"))
         st.stop()
+
+
+def attempt(do: Callable[..., object], *args: object) -> None:
+    """For buttons: does it, and tells in a sentence if it can't be done."""
+    try:
+        do(*args)
+    except GoodputError as e:
+        st.toast(plain(e))
 
 
 def go_to(page: str, sweep_id: str) -> None:

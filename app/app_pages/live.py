@@ -35,12 +35,18 @@ def controls(sweep: SweepSummary) -> None:
         key="pause",
         width="stretch",
         help=w.text("Pauses when the cell that runs has ended."),
-        on_click=jobs.toggle_pause,
-        args=(sweep.folder,),
+        on_click=ui.attempt,
+        args=(jobs.toggle_pause, sweep.folder),
     )
-    skip.button(w.text("Skip this cell"), key="skip", width="stretch", on_click=ask, args=(sweep.folder, "skip"))
+    skip.button(
+        w.text("Skip this cell"), key="skip", width="stretch", on_click=ui.attempt, args=(ask, sweep.folder, "skip")
+    )
     stop.button(
-        w.text("Stop"), key="stop", width="stretch", on_click=jobs.stop_sweep, args=(ui.data_dir(), sweep.folder)
+        w.text("Stop"),
+        key="stop",
+        width="stretch",
+        on_click=ui.attempt,
+        args=(jobs.stop_sweep, ui.data_dir(), sweep.folder),
     )
 
 
@@ -56,7 +62,7 @@ def numbers(line: status.Line) -> None:
         w.text("waiting"): line.get("waiting"),
         w.text("preemptions"): line.get("num_preemptions"),
     }
-    with st.container(horizontal=True, gap="large"):
+    with st.container(horizontal=True, gap="medium"):
         for title, value in shown.items():
             st.metric(title, w.count(value), width="content")
 

@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -53,20 +54,30 @@ def data_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture(scope="module")
-def address(data_dir: Path) -> Iterator[str]:
+@contextmanager
+def dashboard(data_dir: Path, **environment: str) -> Iterator[str]:
+    """A running `goodput --no-browser` on a free port; its address with the last slash."""
     process = subprocess.Popen(
         [sys.executable, "-m", "app.cli", "--no-browser", "--port", "0", "--data", str(data_dir)],
         stderr=subprocess.PIPE,
         text=True,
+        env={**os.environ, **environment},
         cwd=Path(__file__).parents[2],
     )
-    assert process.stderr is not None
-    told = re.search(r"http://\S+", process.stderr.readline())
-    assert told
-    yield told[0]
-    process.terminate()
-    process.wait(30)
+    try:
+        assert process.stderr is not None
+        told = re.search(r"http://\S+", process.stderr.readline())
+        assert told
+        yield told[0].rstrip("/") + "/"
+    finally:
+        process.terminate()
+        process.wait(30)
+
+
+@pytest.fixture(scope="module")
+def address(data_dir: Path) -> Iterator[str]:
+    with dashboard(data_dir) as told:
+        yield told
 
 
 @pytest.fixture(scope="module")
@@ -80,11 +91,13 @@ def pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
 class Visit:
     """A browser window that notes every address it asks for and every dialog that pops up."""
 
-    def __init__(self, browser: Browser, address: str, width: int = 1280, scheme: str = "light") -> None:
+    def __init__(
+        self, browser: Browser, address: str, width: int = 1280, scheme: str = "light", password: str | None = None
+    ) -> None:
         self.context: BrowserContext = browser.new_context(
             viewport={"width": width, "height": 2000},
             color_scheme=scheme,  # type: ignore[arg-type]
-            accept_downloads=True,
+            http_credentials={"username": "me", "password": password} if password else None,
         )
         self.context.set_default_timeout(PATIENCE_MS)
         self.asked: list[str] = []
@@ -123,8 +136,9 @@ def results_drawn(page: Page) -> None:
 
 
 def settled(page: Page) -> None:
-    """The page's script has run to its end."""
+    """The page's script has run to its end, and every part of it is drawn."""
     page.wait_for_selector("[data-testid=stApp][data-test-script-state=notRunning]", timeout=PATIENCE_MS)
+    page.wait_for_function("!document.querySelector('[data-testid=stSkeleton], [data-testid=stAppSkeleton]')")
 
 
 def test_demo_from_the_first_click_to_the_file_opened_offline(
@@ -219,3 +233,18 @@ def test_pages_fit_their_window_in_both_themes(
         name = path.partition("?")[0] or "start"
         page.screenshot(path=pictures / f"{name}_{width}_{scheme}.png")
     visit.end()
+
+
+def test_sub_path_and_password_work_in_a_browser(browser: Browser, data_dir: Path) -> None:
+    """Below a path and behind a password the websocket connects, pages change, and the shared page opens."""
+    with dashboard(data_dir, GOODPUT_BASE_PATH="bench", GOODPUT_PASSWORD="open sesame") as address:
+        visit = Visit(browser, address, password="open sesame")
+        page = visit.go("results?sweep=made-up")
+        results_drawn(page)
+        with visit.context.expect_page() as opened:
+            page.get_by_role("link", name="Open the shared page").click()
+        opened.value.wait_for_selector("#headline")
+        assert urlsplit(opened.value.url).path == "/bench/reports/made-up.html"
+        page.get_by_role("link", name="Method").click()
+        page.get_by_role("heading", name="Method").wait_for()
+        visit.end()

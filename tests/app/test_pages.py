@@ -87,9 +87,18 @@ def shown(at: AppTest) -> str:
     return re.sub(r"\\(.)", r"\1", said(at)).replace("\u2060", "")
 
 
-def small_tables(**changes: object) -> SweepTables:
-    tables = made_up_tables((2, 8), (256, 2048), (1.0, 3.0))
-    return SweepTables({**tables.meta, **changes}, tables.cells, tables.requests, tables.engine, tables.client)
+@pytest.fixture(scope="module")
+def made_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished sweep with a hostile name: four settings, two rates, of which one setting failed."""
+    t = made_up_tables((2, 8), (256, 2048), (1.0, 3.0))
+    tables = SweepTables({**t.meta, "name": HOSTILE}, t.cells, t.requests, t.engine, t.client)
+    return finished_sweep(tmp_path_factory.mktemp("once"), tables, "made-up")
+
+
+@pytest.fixture
+def made(made_once: Path, data_dir: Path) -> Path:
+    """A copy of that sweep in the data folder of the test."""
+    return Path(shutil.copytree(made_once, data_dir / "sweeps" / "made-up"))
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -124,9 +133,8 @@ def test_stopping_a_waiting_sweep_takes_it_out_of_the_queue(opened: Open, data_d
     assert (sweep.status, list((data_dir / "queue").iterdir())) == ("stopped", [])
 
 
-def test_results_say_the_verdict_and_sliders_change_it(opened: Open, data_dir: Path) -> None:
+def test_results_say_the_verdict_and_sliders_change_it(opened: Open, made: Path) -> None:
     """Harder targets change the answer at once; the button brings the first answer back."""
-    finished_sweep(data_dir, small_tables(), "made-up")
     at = opened(ui.RESULTS, "made-up")
     first = at.markdown[0].value
     assert "max\\_num\\_seqs" in first
@@ -140,9 +148,8 @@ def test_results_say_the_verdict_and_sliders_change_it(opened: Open, data_dir: P
 
 
 @pytest.mark.parametrize("section", ["latency", "grid", "share", "batch", "cell", "numbers", "facts"])
-def test_every_section_of_the_results_opens(opened: Open, data_dir: Path, section: str) -> None:
+def test_every_section_of_the_results_opens(opened: Open, made: Path, section: str) -> None:
     """Each closer look draws, for the pick and for a cell that failed."""
-    finished_sweep(data_dir, small_tables(), "made-up")
     at = opened(ui.RESULTS, "made-up")
     at.session_state["section"] = section
     fine(at.run())
@@ -151,27 +158,24 @@ def test_every_section_of_the_results_opens(opened: Open, data_dir: Path, sectio
         assert "out of memory" in said(fine(at.run()))
 
 
-def test_names_are_text_and_never_markup(opened: Open, data_dir: Path) -> None:
+def test_names_are_text_and_never_markup(opened: Open, made: Path) -> None:
     """HTML, links, images, icons and formulas in a sweep's name are shown, not interpreted."""
-    tables = small_tables(name=HOSTILE)
-    finished_sweep(data_dir, tables, "hostile")
-    append_line(data_dir / "sweeps" / "hostile", "live.jsonl", {"at_s": 1, "cell": 0, "errors": {HOSTILE: 1}})
+    append_line(made, "live.jsonl", {"at_s": 1, "cell": 0, "errors": {HOSTILE: 1}})
     for page in (ui.START, ui.RESULTS, ui.LIVE):
-        at = opened(page, "hostile")
+        at = opened(page, "made-up")
         assert page == ui.RESULTS or HOSTILE in shown(at)
         bare = re.sub(r"\\.", "", said(at))  # what is left without its escaped characters
         assert set(bare) & set("<>[]()`$!_~|") == set()
         assert ":material" not in bare
 
 
-def test_a_damaged_sweep_is_told_in_one_sentence(opened: Open, data_dir: Path) -> None:
+def test_a_damaged_sweep_is_told_in_one_sentence(opened: Open, made: Path) -> None:
     """A half-copied database gives a sentence that names it, and the page stays."""
-    folder = finished_sweep(data_dir, small_tables(), "damaged")
-    (folder / "sweep.duckdb").write_bytes(b"not a database")
-    at = opened(ui.RESULTS, "damaged")
+    (made / "sweep.duckdb").write_bytes(b"not a database")
+    at = opened(ui.RESULTS, "made-up")
     assert len(at.error) == 1
     assert "sweep" in at.error[0].value
-    assert at.selectbox(key="which").value == "damaged"
+    assert at.selectbox(key="which").value == "made-up"
 
 
 def test_a_wrong_address_is_told_in_one_sentence(opened: Open) -> None:
@@ -182,13 +186,12 @@ def test_a_wrong_address_is_told_in_one_sentence(opened: Open) -> None:
         assert at.get("page_link")
 
 
-def test_a_running_sweep_is_watched_not_opened(opened: Open, data_dir: Path) -> None:
+def test_a_running_sweep_is_watched_not_opened(opened: Open, made: Path) -> None:
     """While the worker holds the database the results page only points to the live page."""
-    folder = finished_sweep(data_dir, small_tables(), "running")
     state = {"pid": os.getpid(), "create_time": psutil.Process().create_time(), "heartbeat_unix_ns": time.time_ns()}
-    write_state(folder, {"status": "running", **state, "cell": 1, "cells_total": 8, "cells_done": 1})
+    write_state(made, {"status": "running", **state, "cell": 1, "cells_total": 8, "cells_done": 1})
     append_line(
-        folder,
+        made,
         "live.jsonl",
         {
             "at_s": 5.0,
@@ -200,7 +203,7 @@ def test_a_running_sweep_is_watched_not_opened(opened: Open, data_dir: Path) -> 
             "errors": {"timeout": 3},
         },
     )
-    at = opened(ui.RESULTS, "running")
+    at = opened(ui.RESULTS, "made-up")
     at.button(key="watch").click()
     fine(at.run())
     assert "Cell 2 of 8, max_num_seqs 2, max_num_batched_tokens 256 at 3 req/s: measuring." in shown(at)
@@ -208,18 +211,18 @@ def test_a_running_sweep_is_watched_not_opened(opened: Open, data_dir: Path) -> 
     at.button(key="pause").click()
     at.button(key="pause").click()
     fine(at.run())
-    assert asked(folder, "pause")
+    assert asked(made, "pause")
 
 
-def test_an_interrupted_sweep_offers_to_go_on(opened: Open, data_dir: Path, started: list[Path]) -> None:
+def test_an_interrupted_sweep_offers_to_go_on(opened: Open, made: Path, started: list[Path]) -> None:
     """Its worker is gone: Resume queues it again, with what is finished kept."""
-    folder = finished_sweep(data_dir, small_tables(), "cut", status="running")
-    assert status_of(folder) == "interrupted"
-    at = opened(ui.LIVE, "cut")
+    write_state(made, {"status": "running"})
+    assert status_of(made) == "interrupted"
+    at = opened(ui.LIVE, "made-up")
     at.button(key="resume").click()
     fine(at.run())
-    assert status_of(folder) == "queued"
-    assert started == [data_dir]
+    assert status_of(made) == "queued"
+    assert started == [made.parents[1]]
 
 
 def test_a_new_sweep_is_sized_and_queued(opened: Open, data_dir: Path) -> None:
@@ -243,10 +246,9 @@ def test_a_form_that_is_no_sweep_says_why_in_one_sentence(opened: Open, data_dir
     assert list_sweeps(data_dir) == []
 
 
-def test_samples_are_shown_and_cannot_be_deleted(opened: Open, data_dir: Path, tmp_path: Path) -> None:
+def test_samples_are_shown_and_cannot_be_deleted(opened: Open, made_once: Path) -> None:
     """A recorded sweep that came with the program is listed, opens, and offers no delete."""
-    folder = finished_sweep(tmp_path / "elsewhere", small_tables(), "recorded")
-    shutil.move(folder, data.SAMPLES / "recorded")
+    shutil.copytree(made_once, data.SAMPLES / "recorded")
     at = opened()
     at.button(key="open-recorded").click()
     fine(at.run())
@@ -254,11 +256,10 @@ def test_samples_are_shown_and_cannot_be_deleted(opened: Open, data_dir: Path, t
     assert "delete" not in [b.key for b in at.button]
 
 
-def test_delete_removes_the_sweep(opened: Open, data_dir: Path) -> None:
+def test_delete_removes_the_sweep(opened: Open, made: Path) -> None:
     """After the second click the folder is gone and the start page is shown."""
-    folder = finished_sweep(data_dir, small_tables(), "doomed")
-    at = opened(ui.RESULTS, "doomed")
+    at = opened(ui.RESULTS, "made-up")
     at.button(key="delete").click()
     fine(at.run())
-    assert not folder.exists()
+    assert not made.exists()
     assert at.button(key="demo")

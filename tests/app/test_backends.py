@@ -1,0 +1,80 @@
+"""Saved servers, and the connection check."""
+
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from app.backends import FILE, check_connection, check_sentence, saved_backends
+from app.words import ENGLISH
+from runner.config import parse_sweep
+from runner.errors import ConfigError
+from tests.support.small_sweeps import quick_raw
+
+ROOT = Path(__file__).parents[2]
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as s:
+        return int(s.getsockname()[1])
+
+
+@pytest.fixture(scope="module")
+def engine() -> Iterator[str]:
+    """The built-in engine as a server of its own."""
+    port = free_port()
+    process = subprocess.Popen([sys.executable, "-m", "app.cli", "engine", "--port", str(port)], cwd=ROOT)
+    try:
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        process.terminate()
+        process.wait(30)
+
+
+def test_a_saved_backend_brings_its_command(tmp_path: Path) -> None:
+    """The file's tables are backends by name; a sweep that names one takes its control along."""
+    assert saved_backends(tmp_path) == {}
+    (tmp_path / FILE).write_text(
+        '[nas]\nkind = "llama_cpp"\nurl = "http://127.0.0.1:8080"\n'
+        '[nas.control]\nmode = "process"\ncommand = ["llama-server", "-np", "{max_num_seqs}"]\n'
+    )
+    config = parse_sweep({**quick_raw(), "backend": "nas"}, "form", saved_backends(tmp_path))
+    assert config.backend.kind == "llama_cpp"
+    assert config.control.command == ("llama-server", "-np", "{max_num_seqs}")
+
+
+@pytest.mark.parametrize("text", ["[nas", "nas = 3"])
+def test_a_broken_file_is_told_in_one_sentence(tmp_path: Path, text: str) -> None:
+    """Bad TOML, or something that is no table."""
+    (tmp_path / FILE).write_text(text)
+    with pytest.raises(ConfigError, match=FILE):
+        saved_backends(tmp_path)
+
+
+def test_the_check_tells_what_a_server_answered(engine: str) -> None:
+    """One streamed request: first words and time per token."""
+    for _ in range(40):  # until the engine listens
+        fine, sentence = check_connection({"url": engine}, ENGLISH)
+        if fine:
+            break
+    assert fine
+    assert sentence.startswith("It answers: first words after ")
+
+
+def test_the_check_of_a_closed_port_is_one_sentence() -> None:
+    """Nobody there: no traceback, and a flag-like address stays an address."""
+    for url in (f"http://127.0.0.1:{free_port()}", "--help"):
+        fine, sentence = check_connection({"url": url}, ENGLISH)
+        assert not fine
+        assert sentence
+        assert "Traceback" not in sentence
+        assert "\n" not in sentence
+
+
+def test_a_failed_request_says_its_kind() -> None:
+    """The kind in words, then what the server said."""
+    answer = {"outcome": "error", "error_kind": "model_not_found", "error_detail": "no such model"}
+    assert check_sentence(answer, ENGLISH) == "It does not answer as it should: model not found. no such model"
