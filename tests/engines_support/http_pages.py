@@ -15,8 +15,8 @@ class Request:
 
 
 @contextlib.asynccontextmanager
-async def serve_pages(answer: Callable[[Request], Awaitable[Reply]]) -> AsyncIterator[str]:
-    """Gives the base URL; one request per connection."""
+async def serve_pages(answer: Callable[[Request], Awaitable[Reply]], port: int = 0) -> AsyncIterator[str]:
+    """Gives the base URL; one request per connection. Port 0: any free one."""
 
     async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         head = (await reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
@@ -30,7 +30,7 @@ async def serve_pages(answer: Callable[[Request], Awaitable[Reply]]) -> AsyncIte
             await writer.drain()
         writer.close()
 
-    server = await asyncio.start_server(handle, "127.0.0.1", 0)
+    server = await asyncio.start_server(handle, "127.0.0.1", port)
     port = server.sockets[0].getsockname()[1]
     try:
         yield f"http://127.0.0.1:{port}"
