@@ -2,7 +2,7 @@
 
 import itertools
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
@@ -159,11 +159,15 @@ class Control(_Model):
     def _needs_command(self) -> Self:
         if self.mode in ("process", "command") and not self.command:
             raise ValueError(f'mode = "{self.mode}" needs command = ["…"]')
-        for name, value in secret_places(self.command or (), self.env):
-            if value and not VARIABLE.fullmatch(value):
+        for flag, value in secret_flags(self.command or ()):
+            if value:
                 raise ValueError(
-                    f"{name} is given as it is; write ${{NAME}} and set that variable where Goodput Lab runs"
+                    f"command has {flag}, which every user of the machine can read in the process list; leave it out "
+                    'and give the key by the environment, such as env = { LLAMA_API_KEY = "${LLM_API_KEY}" }'
                 )
+        for name, value in self.env.items():
+            if is_secret_name(name) and not VARIABLE.fullmatch(value):
+                raise ValueError(f"env.{name} is given as it is; write ${{NAME}} and set that variable where we run")
         return self
 
 
@@ -174,14 +178,19 @@ def _holds_secret(url: str) -> bool:
     return "@" in authority or any(_SECRET_NAME.search(name) for name in names)
 
 
-def secret_places(command: Sequence[str], env: Mapping[str, str]) -> list[tuple[str, str]]:
-    """(place, value) of what stands in variables and behind flags whose names say that it is a secret."""
-    places = [(f"env.{k}", v) for k, v in env.items() if _SECRET_NAME.search(k)]
+def is_secret_name(name: str) -> bool:
+    """Whether a variable or flag of this name holds a secret: HF_TOKEN, --api-key; but not --max-tokens."""
+    return _SECRET_NAME.search(name) is not None
+
+
+def secret_flags(command: Sequence[str]) -> list[tuple[str, str]]:
+    """(flag, value) of what stands behind flags whose names say that it is a secret."""
+    found = []
     for flag, following in zip(command, (*command[1:], ""), strict=False):
         name, equals, value = flag.partition("=")
-        if name.startswith("-") and _SECRET_NAME.search(name):
-            places.append((f"command: the value of {name}", value if equals else following))
-    return places
+        if name.startswith("-") and is_secret_name(name):
+            found.append((name, value if equals else following))
+    return found
 
 
 class Run(_Model):

@@ -10,7 +10,7 @@ from typing import NoReturn
 
 import httpx
 
-from runner.config import VARIABLE, Scalar, SweepConfig, secret_places
+from runner.config import VARIABLE, Scalar, SweepConfig
 from runner.engines.address import host_and_port
 from runner.engines.start_line import fill_command, placeholders, simulator_args
 from runner.errors import ConfigError
@@ -76,9 +76,9 @@ def _check_process(config: SweepConfig) -> None:
         raise ConfigError(
             f"grid.{unused[0]} would change nothing: control.command has no {{{unused[0]}}}; add it or drop the key"
         )
-    for place, value in secret_places(command, config.control.env):
+    for name, value in config.control.env.items():
         if VARIABLE.fullmatch(value) and value[2:-1] not in os.environ:
-            raise ConfigError(f"control.{place} is {value}, but no such variable is set; export it and start again")
+            raise ConfigError(f"control.env.{name} is {value}, but no such variable is set; export it and start again")
     port = host_and_port(str(config.backend.url))[1]
     for setting in _settings(config):
         filled = fill_command(texts, setting, {"port": port})[: len(command)]

@@ -137,10 +137,9 @@ class Server:
         extra: dict[str, Scalar] = {"port": host_and_port(str(backend.url))[1]}
         command = fill_command(control.command or (), setting, extra)
         env = dict(zip(control.env, fill_command(tuple(control.env.values()), setting, extra), strict=True))
-        line = shown_line(command, env, [])
-        command = with_variables(command, os.environ)
-        env = dict(zip(env, with_variables(tuple(env.values()), os.environ), strict=True))
-        return _Plan(command, env, secrets_of(command, env, self._key()), str(backend.url), line)
+        real_env = with_variables(env, os.environ)
+        secrets = secrets_of(command, real_env, self._key())
+        return _Plan(command, real_env, secrets, str(backend.url), shown_line(command, env, secrets))
 
     async def _start(self, plan: _Plan) -> Running:
         host, port = self._port = host_and_port(plan.base_url)

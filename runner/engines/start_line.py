@@ -4,7 +4,7 @@ import re
 import shlex
 from collections.abc import Mapping, Sequence
 
-from runner.config import VARIABLE, Backend, Scalar, secret_places
+from runner.config import VARIABLE, Backend, Scalar, is_secret_name, secret_flags
 from runner.errors import ConfigError
 from runner.protocols.scrub import scrub
 
@@ -29,9 +29,9 @@ def fill_command(
     return [PLACEHOLDER.sub(lambda m: _shown(values, m.group(1)), part) for part in command]
 
 
-def with_variables(parts: Sequence[str], environ: Mapping[str, str]) -> list[str]:
-    """`${NAME}` replaced by that environment variable; one that is not set is left for a shell to read."""
-    return [VARIABLE.sub(lambda m: environ.get(m.group()[2:-1], m.group()), part) for part in parts]
+def with_variables(env: Mapping[str, str], environ: Mapping[str, str]) -> dict[str, str]:
+    """`${NAME}` in a value replaced by that environment variable; one that is not set is left as it is."""
+    return {k: VARIABLE.sub(lambda m: environ.get(m.group()[2:-1], m.group()), v) for k, v in env.items()}
 
 
 def _shown(values: Mapping[str, Scalar], name: str) -> str:
@@ -57,7 +57,7 @@ def simulator_args(backend: Backend, setting: Mapping[str, Scalar]) -> list[str]
 
 def secrets_of(command: Sequence[str], env: Mapping[str, str], key: str | None) -> list[str]:
     """The values that must never be shown: the API key, and what stands behind --api-key, HF_TOKEN and the like."""
-    found = {value for _, value in secret_places(command, env)}
+    found = {value for _, value in secret_flags(command)} | {v for k, v in env.items() if is_secret_name(k)}
     if key:
         found.add(key)
     return sorted((v for v in found if v and not v.startswith("-")), key=len, reverse=True)

@@ -80,8 +80,8 @@ MISTAKES: list[tuple[str, Callable[[Raw], object], list[str]]] = [
     ("saved backend unknown", lambda d: d.update(backend="nas"), ["backend 'nas'", "[backend]"]),
     ("user in the URL", lambda d: d["backend"].update(url="http://u:SECRET@h:1"), ["backend", "api_key_env"]),
     ("key in the URL", lambda d: d["backend"].update(url="http://h:1/v1?api_key=SECRET"), ["backend", "api_key_env"]),
-    ("key in the command", lambda d: d.update(control=with_command("s", "--api-key", "SECRET")), ["${NAME}"]),
-    ("key after =", lambda d: d.update(control=with_command("s", "--api-key=SECRET")), ["--api-key", "${NAME}"]),
+    ("key in a flag", lambda d: d.update(control=with_command("s", "--api-key", "SECRET")), ["--api-key", "env"]),
+    ("key after =", lambda d: d.update(control=with_command("s", "--api-key=SECRET")), ["--api-key", "env"]),
     ("key in the environment", lambda d: d["control"].update(env={"HF_TOKEN": "SECRET"}), ["env.HF_TOKEN"]),
 ]  # fmt: skip
 
@@ -104,9 +104,9 @@ def test_each_mistake_is_one_sentence_that_names_file_key_and_mend(
 
 
 def test_a_key_by_the_name_of_a_variable_is_taken() -> None:
-    """`${NAME}` behind --api-key is how a start command gets its key."""
-    raw = sweep(control={**PROCESS, "command": ["s", "--api-key", "${LLM_API_KEY}", "-np", "{max_num_seqs}"]})
-    assert parse_sweep(raw, "f").control.command is not None
+    """`${NAME}` in control.env is how a server that we start gets its key."""
+    config = parse_sweep(sweep(control={**PROCESS, "env": {"LLAMA_API_KEY": "${LLM_API_KEY}"}}), "f")
+    assert config.control.env == {"LLAMA_API_KEY": "${LLM_API_KEY}"}
 
 
 def test_a_saved_backend_brings_its_control_along() -> None:

@@ -239,7 +239,8 @@ def test_the_key_is_in_no_log_and_no_start_line(tmp_path: Path, monkeypatch: pyt
     async def run() -> None:
         port = free_port()
         command = scripted_command("--say", "args: key swordfish-42, hub {hub}")
-        control = {"command": command, "env": {"HF_TOKEN": "hub-secret-7"}}
+        monkeypatch.setenv("MY_HUB", "hub-secret-7")
+        control = {"command": command, "env": {"HF_TOKEN": "${MY_HUB}"}}
         config = sweep(
             {"kind": "openai", "url": f"http://127.0.0.1:{port}", "api_key_env": "TEST_ENGINE_KEY"},
             {"hub": ["hub-secret-7"]},
@@ -291,11 +292,10 @@ def test_a_server_that_is_not_ours_is_only_looked_for(tmp_path: Path) -> None:
 def test_a_missing_server_is_unreachable_soon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a process of ours that may still be loading, a refused connection is not waited for half an hour."""
     monkeypatch.setattr("runner.engines.readiness._FOREIGN_PATIENCE_S", 0.2)
-    config = sweep({"kind": "llama_cpp", "url": f"http://user:secret@127.0.0.1:{free_port()}"})
+    config = sweep({"kind": "llama_cpp", "url": f"http://127.0.0.1:{free_port()}"})
     with pytest.raises(SettingFailed, match="does not answer") as failed:
         asyncio.run(Server(config, tmp_path).apply({}))
     assert failed.value.error_kind == "unreachable"
-    assert "secret" not in str(failed.value)
 
 
 def test_a_public_address_is_not_contacted(tmp_path: Path) -> None:

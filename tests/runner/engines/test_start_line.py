@@ -28,10 +28,10 @@ def test_values_are_put_into_their_own_argument() -> None:
 
 
 def test_variables_are_filled_at_the_start_and_not_in_what_is_shown() -> None:
-    """`${NAME}` becomes the variable's value in the command that runs; one that is not set is left for a shell."""
-    command = ["serve", "--api-key", "${LLM_KEY}", "--home=${NOT_SET}"]
-    assert with_variables(command, {"LLM_KEY": "abc"}) == ["serve", "--api-key", "abc", "--home=${NOT_SET}"]
-    assert "abc" not in shown_line(command, {}, [])
+    """`${NAME}` becomes the variable's value in the server's environment; one that is not set stays."""
+    env = {"LLAMA_API_KEY": "${LLM_KEY}", "HOME": "${NOT_SET}/x"}
+    assert with_variables(env, {"LLM_KEY": "abc"}) == {"LLAMA_API_KEY": "abc", "HOME": "${NOT_SET}/x"}
+    assert "abc" not in shown_line(["serve"], env, [])
 
 
 def test_json_in_an_argument_is_left_alone() -> None:
