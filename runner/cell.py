@@ -74,6 +74,7 @@ async def run_cell(plan: PlannedCell, started: CellRecord, measured: Measured, t
         kinds[record.error_kind or "ok"] += 1
         rows.requests.append(record)
         tools.live.note_record(record)
+        ending.note_record(record)
 
     def keep_engine(sample: EngineSample) -> None:
         rows.engine.append(sample)
@@ -141,7 +142,7 @@ async def _show_phases(live: LiveFeed, warmup_s: float, duration_s: float) -> No
 
 
 class _Ending:
-    """Why a cell ends early: the server died, the user skips it, the sweep stops."""
+    """Why a cell ends early: the server died, it cannot hold a prompt, the user skips it, the sweep stops."""
 
     def __init__(self, tools: CellTools) -> None:
         self.event = asyncio.Event()
@@ -149,9 +150,21 @@ class _Ending:
         self._failure: SettingFailed | None = None
         self._skipped = False
 
+    def note_record(self, record: RequestRecord) -> None:
+        """A prompt that this setting's context cannot hold ends the cell: its rest would be refused as well.
+
+        A cache that ran full under load ends streams in mid-answer instead; that is measured.
+        """
+        if record.error_kind == "context_overflow" and record.token_events == 0 and not self._failure:
+            detail = f"a prompt does not fit this setting's context ({record.error_detail})"
+            self._failure = SettingFailed(
+                "context_overflow", f"{detail}; raise the context per sequence or shorten the prompts"
+            )
+            self.event.set()
+
     async def watch(self) -> None:
         while not self.event.is_set():
-            self._failure = await self._tools.server_failure()
+            self._failure = await self._tools.server_failure() or self._failure
             self._skipped = self._tools.skip()
             if self._failure or self._skipped or self._tools.stop.is_set():
                 self.event.set()
