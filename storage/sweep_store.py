@@ -54,6 +54,7 @@ class SweepStore:
             with contextlib.closing(_connect(fresh)) as db:
                 db.execute(_SCHEMA.read_text(encoding="utf-8"))
                 _insert(db, "meta", to_arrow(SweepMeta, [meta]))
+                db.execute("CHECKPOINT")  # closing does it too, but says nothing when the disk is full
             fresh.rename(path)
         except (OSError, duckdb.Error) as e:
             raise write_error(path, e) from None

@@ -13,6 +13,8 @@ from app.cli import main, parser
 from app.progress import progress_text
 from runner.engines.address import free_port
 from storage.data_folder import locked, open_data_folder
+from storage.queries import read_sweep
+from storage.side_files import status_of
 from tests.support.small_sweeps import quick_raw, write_toml
 
 REQUEST_KEYS = {
@@ -207,3 +209,25 @@ def test_the_progress_line_says_what_runs_and_what_is_left() -> None:
     assert progress_text(line).endswith(
         "1/4 cells  measure  ttft p50 120 ms  gap p50 31 ms  running 4  waiting 0  2 min left"
     )
+
+
+def test_a_disk_that_fills_up_ends_the_sweep_with_one_sentence_and_keeps_what_is_on_it(tmp_path: Path) -> None:
+    """Files may not grow beyond 900 kB: the sweep fails in plain words, its engine is gone, its rows can be read."""
+    raw = quick_raw(grid={"max_num_seqs": [64], "request_rate": [300.0]}, run={"duration_s": 20, "warmup_s": 0})
+    raw["classes"][0]["output_tokens"] = 100
+    sweep = write_toml(tmp_path / "s.toml", raw)
+    code = (
+        "import resource, signal, sys; from app.cli import main\n"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (900_000, resource.RLIM_INFINITY))\n"
+        f"sys.exit(main(['run', {str(sweep)!r}, '--data', {str(tmp_path / 'd')!r}]))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=110)
+    assert done.returncode == 1, done.stderr
+    assert "Traceback" not in done.stderr
+    last = done.stderr.strip().splitlines()[-1]
+    assert last.startswith("goodput: ")
+    assert "sweep.duckdb" in last
+    folder = next((tmp_path / "d" / "sweeps").iterdir())
+    assert status_of(folder) == "failed"
+    assert len(read_sweep(folder).requests) > 0

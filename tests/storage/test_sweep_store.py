@@ -242,3 +242,23 @@ def test_a_resume_waits_for_a_page_that_is_just_reading(tmp_path: Path, monkeypa
         child.stdin.write("\n")
         child.stdin.flush()
         writer.submit(reopened.result(timeout=60).close).result(timeout=60)
+
+
+def test_a_disk_that_is_full_at_the_start_leaves_no_half_made_database(tmp_path: Path) -> None:
+    """Making the tables fails in plain words; no file is left that would pass for a sweep."""
+    script = f"""
+import resource, signal
+from pathlib import Path
+from storage.errors import StorageError
+from storage.records import SweepMeta
+from storage.sweep_store import SweepStore
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, resource.RLIM_INFINITY))
+try:
+    SweepStore.create(Path({str(tmp_path)!r}), SweepMeta("i", "n", 1, "0", 0, False, "{{}}", "{{}}", "{{}}"))
+except StorageError as e:
+    print(e)
+"""
+    out = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
+    assert str(tmp_path) in out
+    assert not (tmp_path / "sweep.duckdb").exists()
