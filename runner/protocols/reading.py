@@ -9,6 +9,7 @@ from runner.protocols.counts import Counts
 from runner.protocols.errors import error_in_stream
 from runner.protocols.facts import StampedRead, StreamFacts
 from runner.protocols.ndjson import NdjsonParser
+from runner.protocols.shortcut import Shortcut
 from runner.protocols.sse import SseParser
 
 Json = dict[str, Any]
@@ -48,10 +49,18 @@ def _read_events(
 ) -> int:
     """Every event in turn; returns how many there were."""
     seen = 0
+    shortcut = Shortcut(lambda event, probe: _take_event(0, "", event, take, probe))
     for stamp, data in reads:
         for at, name, text in parser.feed(stamp, data):
             seen += 1
+            plain = None if name or answer.ended or answer.error else shortcut.text_of(text)
+            if plain is not None:
+                answer.add(at, plain)
+                continue
+            known = len(answer.text)
             _take_event(at, name, text, take, answer)
+            if len(answer.text) > known and not name:
+                shortcut.learn(text, answer.text[-1])
     last = parser.finish()
     if last:
         malformed = answer.malformed
