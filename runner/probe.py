@@ -64,7 +64,7 @@ async def probe(
             apis = (api,) if api else look.apis
         ask = Ask(prompt, model, max_tokens, hold_length=False)
         _, _, result = await _settle(client, url, apis, ServerParams(), ask, api_key_env, PROBE_LIMIT_S)
-    return request_object(result.record, result.text, result.reasoning_text)
+    return request_object(result.record, result.text, result.reasoning_text, result.tool_calls)
 
 
 async def detect(

@@ -1,5 +1,7 @@
 """One request as the command line prints it: times in ms after it was sent, and flags, derived from raw facts. PURE."""
 
+from collections.abc import Mapping, Sequence
+
 from storage.records import RequestRecord
 
 COLD_LOAD_MS = 500
@@ -8,13 +10,16 @@ BUFFERED_TOKENS = 16
 CACHED_SHARE = 0.1
 
 
-def request_object(record: RequestRecord, text: str, reasoning_text: str) -> dict[str, object]:
+def request_object(
+    record: RequestRecord, text: str, reasoning_text: str, tool_calls: Sequence[Mapping[str, object]] = ()
+) -> dict[str, object]:
     """The *request object* of the interface page; strict JSON, null where there is nothing to tell.
 
     Times are ms after the request was sent, rounded to 1 µs. `e2e_ms` is the end of the stream, or of the attempt.
     An error keeps its text, `token_events` and `chunk_gaps_ms`, but has no `ttft_ms`, `ttft_answer_ms`,
     `last_token_ms` and `tpot_ms`: it must not be taken for a fast answer. A buffered stream has no `tpot_ms` and
-    no `chunk_gaps_ms` (null): what arrives in one piece says nothing about how it was generated.
+    no `chunk_gaps_ms` (null): what arrives in one piece says nothing about how it was generated. Only an answer that
+    called tools has the key `tool_calls`: [{"name", "arguments"}].
     """
     flags = request_flags(record)
     failed = record.outcome == "error"
@@ -47,6 +52,7 @@ def request_object(record: RequestRecord, text: str, reasoning_text: str) -> dic
         "malformed_events": record.malformed_events,
         "clock": record.clock,
         "flags": flags,
+        **({"tool_calls": [dict(call) for call in tool_calls]} if tool_calls else {}),
     }
 
 

@@ -18,7 +18,7 @@ from runner.load.record import to_record
 from runner.load.transport import Collect
 from runner.protocols.dialects import DIALECTS, endpoint, says_done
 from runner.protocols.errors import classify_http_error
-from runner.protocols.facts import Ask, ServerParams, StreamFacts
+from runner.protocols.facts import Ask, ServerParams, StreamFacts, ToolCall
 from storage.records import RequestRecord
 
 GOOD_STATUS = range(200, 300)
@@ -65,6 +65,7 @@ class Result:
     record: RequestRecord
     text: str
     reasoning_text: str
+    tool_calls: tuple[ToolCall, ...] = ()
 
 
 async def send_request(client: httpx.AsyncClient, target: Target, ask: Ask, slot: Slot) -> Answer:
@@ -134,7 +135,7 @@ def read_answer(answer: Answer) -> Result:
         error = (kind, detail)
     sent = _sent_record(answer, error, retry_after_s)
     record = to_record(sent, facts, origin_ns=answer.slot.origin_ns, secrets=secrets)
-    return Result(record, facts.text if facts else "", facts.reasoning_text if facts else "")
+    return Result(record, facts.text, facts.reasoning_text, facts.tool_calls) if facts else Result(record, "", "")
 
 
 def _sent_record(answer: Answer, error: tuple[str, str] | None, retry_after_s: float | None) -> RequestRecord:
@@ -146,7 +147,8 @@ def _sent_record(answer: Answer, error: tuple[str, str] | None, retry_after_s: f
         class_name=slot.class_name,
         priority=answer.ask.priority or 0,
         prompt_tokens_asked=slot.prompt_tokens_asked,
-        output_tokens_asked=answer.ask.max_tokens,
+        # a mere upper bound is no length that the answer should have had
+        output_tokens_asked=answer.ask.max_tokens if answer.ask.hold_length else 0,
         scheduled_ns=slot.scheduled_ns - slot.origin_ns,
         sent_ns=_since(exchange.sent_ns, slot.origin_ns),
         connect_ns=exchange.connect_ns,

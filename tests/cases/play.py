@@ -64,7 +64,7 @@ async def _play(cases: list[StreamCase]) -> dict[str, Outcome]:
     outcomes = {}
     for case, answer in zip(cases, answers, strict=True):  # read when all have ended, as a sweep does when it is busy
         result = read_answer(answer)
-        shown = request_object(result.record, result.text, result.reasoning_text)
+        shown = request_object(result.record, result.text, result.reasoning_text, result.tool_calls)
         outcomes[case.id] = Outcome(case, answer, result, shown, played[case.id])
     return outcomes
 
