@@ -6,23 +6,31 @@ import hashlib
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from runner.config import PlannedCell, SweepConfig
+from runner.config import PlannedCell, Scalar, SweepConfig
 from runner.errors import SettingFailed
 from runner.live import LiveFeed
+from runner.load.event_rate import load_processes
 from runner.load.garbage import freeze, thaw
 from runner.load.generator import run_load
 from runner.load.loop_health import watch_loop
+from runner.load.messages import Job
+from runner.load.sender import Pending
 from runner.load.trace_file import TraceRow
-from runner.load.workload import RequestSpec, build_trace, in_flight_caps
+from runner.load.workers import Workers, usable_cores
+from runner.load.workload import RequestSpec, Trace, build_trace, in_flight_caps, split_trace
 from runner.measured import Measured
 from runner.writer import Writer
 from storage.records import CellRecord, ClientSample, EngineSample, RequestRecord
 
 LEAD_NS = 50_000_000  # the first arrival must not be late because tasks are still being made
 WATCH_S = 0.5
+
+
+def _processes_for(config: SweepConfig, load: Mapping[str, Scalar], rows: Mapping[str, Sequence[TraceRow]]) -> int:
+    return load_processes(config, load, usable_cores(), rows)
 
 
 @dataclass(frozen=True)
@@ -37,6 +45,7 @@ class CellTools:
     skip: Callable[[], bool]  # the user asked to skip this cell
     server_failure: Callable[[], Awaitable[SettingFailed | None]]
     traces: Mapping[str, Sequence[TraceRow]]  # rows of classes that replay a recorded trace, by class name
+    processes: Callable[[SweepConfig, Mapping[str, Scalar], Mapping[str, Sequence[TraceRow]]], int] = _processes_for
 
 
 async def run_cell(plan: PlannedCell, started: CellRecord, measured: Measured, tools: CellTools) -> CellRecord:
@@ -55,77 +64,143 @@ async def run_cell(plan: PlannedCell, started: CellRecord, measured: Measured, t
         rows=tools.traces,
     )
     await tools.writer.begin_cell()
-    rows = tools.writer.rows
     ending = _Ending(tools)
-    kinds: Counter[str] = Counter()
+    kept = _Kept(tools)
+    cell = _Cell(plan, measured, tools, trace, ending, kept, round(total_s * 1e9), round(run.drain * 1e9))
     steps_before = measured.clock.steps
+    processes = tools.processes(tools.config, plan.load, tools.traces)
     freeze()
-    origin_ns = time.monotonic_ns() + LEAD_NS
-    started_unix_ns = time.time_ns() + LEAD_NS
-
-    async def send(spec: RequestSpec, scheduled_ns: int) -> RequestRecord:
-        tools.live.open_streams += 1
-        try:
-            return await measured.send(spec, plan.cell, scheduled_ns, origin_ns)
-        finally:
-            tools.live.open_streams -= 1
-
-    def keep(record: RequestRecord) -> None:
-        kinds[record.error_kind or "ok"] += 1
-        rows.requests.append(record)
-        tools.live.note_record(record)
-        ending.note_record(record)
-
-    def keep_engine(sample: EngineSample) -> None:
-        rows.engine.append(sample)
-        tools.live.note_engine(sample)
-
-    def keep_client(sample: ClientSample) -> None:
-        rows.client.append(sample)
-        tools.live.note_client(sample)
-
-    helpers: list[Coroutine[Any, Any, None]] = [
-        measured.scrape(plan.cell, origin_ns, keep_engine),
-        watch_loop(
-            plan.cell,
-            origin_ns=origin_ns,
-            now_ns=time.monotonic_ns,
-            open_streams=lambda: tools.live.open_streams,
-            on_sample=keep_client,
-        ),
-        ending.watch(),
-        _show_phases(tools.live, run.warmup, run.duration_s),
-    ]
-    tasks = [asyncio.create_task(h) for h in helpers]
     try:
-        await run_load(
-            trace,
-            send,
-            origin_ns=origin_ns,
-            end_ns=origin_ns + round(total_s * 1e9),
-            drain_ns=round(run.drain * 1e9),
-            now_ns=time.monotonic_ns,
-            on_record=keep,
-            stop=ending.event,
-            max_in_flight=in_flight_caps(tools.config.classes, plan.load),
-            cell=plan.cell,
-        )
+        await (cell.run_here() if processes == 1 else cell.run_in_workers(processes))
+    except SettingFailed as failure:
+        ending.note(failure)
     finally:
-        for task in tasks:
-            task.cancel()
-        for task in tasks:
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
         thaw()
     finished = replace(
         started,
-        started_unix_ns=started_unix_ns,
+        started_unix_ns=cell.started_unix_ns,
         window_start_ns=round(run.warmup * 1e9),
         window_end_ns=round(total_s * 1e9),
-        end_ns=time.monotonic_ns() - origin_ns,
-        clock_steps=measured.clock.steps - steps_before,
+        end_ns=time.monotonic_ns() - cell.origin_ns,
+        clock_steps=measured.clock.steps - steps_before + cell.clock_steps,
     )
-    return await ending.verdict(finished, kinds)
+    return await ending.verdict(finished, kept.kinds)
+
+
+class _Kept:
+    """Where everything that a cell sees goes: to the writer as raw rows, and to the live page."""
+
+    def __init__(self, tools: CellTools) -> None:
+        self.kinds: Counter[str] = Counter()
+        self._rows = tools.writer.rows
+        self._live = tools.live
+
+    def record(self, record: RequestRecord) -> None:
+        self.kinds[record.error_kind or "ok"] += 1
+        self._rows.requests.append(record)
+        self._live.note_record(record)
+
+    def engine(self, sample: EngineSample) -> None:
+        self._rows.engine.append(sample)
+        self._live.note_engine(sample)
+
+    def client(self, sample: ClientSample) -> None:
+        self._rows.client.append(sample)
+        self._live.note_client(sample)
+
+
+@dataclass
+class _Cell:
+    """One cell's load on its way: made by this process, or by others."""
+
+    plan: PlannedCell
+    measured: Measured
+    tools: CellTools
+    trace: Trace
+    ending: "_Ending"
+    kept: _Kept
+    total_ns: int
+    drain_ns: int
+    origin_ns: int = field(default_factory=time.monotonic_ns)
+    started_unix_ns: int = field(default_factory=time.time_ns)
+    clock_steps: int = 0  # seen by other processes
+
+    async def run_here(self) -> None:
+        live = self.tools.live
+        self._begin()
+
+        async def send(spec: RequestSpec, scheduled_ns: int) -> RequestRecord | Pending:
+            live.open_streams += 1
+            try:
+                return await self.measured.sender.send(spec, self.plan.cell, scheduled_ns, self.origin_ns)
+            finally:
+                live.open_streams -= 1
+
+        watch = watch_loop(
+            self.plan.cell,
+            origin_ns=self.origin_ns,
+            now_ns=time.monotonic_ns,
+            open_streams=lambda: live.open_streams,
+            on_sample=self.kept.client,
+        )
+        load = run_load(
+            self.trace,
+            send,
+            origin_ns=self.origin_ns,
+            end_ns=self.origin_ns + self.total_ns,
+            drain_ns=self.drain_ns,
+            now_ns=time.monotonic_ns,
+            on_record=self.kept.record,
+            stop=self.ending.event,
+            max_in_flight=in_flight_caps(self.tools.config.classes, self.plan.load),
+            cell=self.plan.cell,
+        )
+        await self._watched(load, watch)
+
+    async def run_in_workers(self, processes: int) -> None:
+        """Raises SettingFailed when a load process dies. They are started before the cell's origin."""
+        live = self.tools.live
+        facts = self.measured.sender_facts
+        jobs = [
+            Job(part, facts, self.plan.cell, self.total_ns, self.drain_ns)
+            for part in split_trace(self.trace, processes)
+        ]
+
+        def note_open(streams: int) -> None:
+            live.open_streams = streams
+
+        workers = Workers(jobs, self.kept.record, self.kept.client, note_open)
+        try:
+            await workers.start()
+            self._begin()
+            await self._watched(workers.run(self.origin_ns, self.ending.event))
+        finally:
+            live.open_streams = 0
+            self.clock_steps = workers.clock_steps
+            await workers.close()
+
+    def _begin(self) -> None:
+        self.origin_ns = time.monotonic_ns() + LEAD_NS
+        self.started_unix_ns = time.time_ns() + LEAD_NS
+
+    async def _watched(self, load: Coroutine[Any, Any, object], *more: Coroutine[Any, Any, None]) -> None:
+        """The load to its end, with the server, the wish to stop and whatever else watched beside it."""
+        run = self.tools.config.run
+        helpers = [
+            self.measured.scrape(self.plan.cell, self.origin_ns, self.kept.engine),
+            self.ending.watch(),
+            _show_phases(self.tools.live, run.warmup, run.duration_s),
+            *more,
+        ]
+        tasks = [asyncio.create_task(h) for h in helpers]
+        try:
+            await load
+        finally:
+            for task in tasks:
+                task.cancel()
+            for task in tasks:
+                with contextlib.suppress(asyncio.CancelledError):
+                    await task
 
 
 def prompt_salt(sweep_id: str, cell: int) -> int:
@@ -148,7 +223,12 @@ class _Ending:
         self.event = asyncio.Event()
         self._tools = tools
         self._failure: SettingFailed | None = None
+        self._own_failure: SettingFailed | None = None
         self._skipped = False
+
+    def note(self, failure: SettingFailed) -> None:
+        """What ended the cell from our own side; the server's death goes before it."""
+        self._own_failure = failure
 
     def note_record(self, record: RequestRecord) -> None:
         """A prompt that this setting's context cannot hold ends the cell: its rest would be refused as well.
@@ -180,6 +260,8 @@ class _Ending:
             return replace(cell, status="skipped", error_detail="skipped by the user")
         if self._tools.stop.is_set():
             return cell
+        if self._own_failure:
+            return failed_cell(cell, self._own_failure)
         if not kinds["ok"] and kinds.total():
             kind, count = next((k, n) for k, n in kinds.most_common() if k != "ok")
             return replace(

@@ -202,6 +202,10 @@ class Run(_Model):
     request_timeout_s: float = Field(600, gt=0)
     share_target: float = Field(0.90, gt=0, lt=1)  # alpha of the choice
     scrape_interval_s: float = Field(0.25, ge=0.1, le=5)
+    # How requests get their TCP connections. reuse: as chat front ends do, an idle one if there is one. new: one for
+    # each request, connect time in its TTFT. preopened: opened before they are needed, so that no request waits for
+    # one; not the default, since a server that keeps a thread for each connection would be held up by idle ones.
+    connections: Literal["reuse", "new", "preopened"] = "reuse"
 
     @property
     def warmup(self) -> float:

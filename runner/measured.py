@@ -4,7 +4,7 @@ import asyncio
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 
 import httpx
 
@@ -12,9 +12,9 @@ from runner.config import Scalar, SweepConfig
 from runner.engines.scrape import Scraper, Source, wait_idle
 from runner.engines.server import Running
 from runner.errors import SettingFailed
-from runner.load.backlog import Backlog
-from runner.load.client import Answer, Result, Slot, Target, read_answer, run_request, send_request
+from runner.load.client import Slot, Target, run_request
 from runner.load.clock import Clock
+from runner.load.sender import Sender, SenderFacts
 from runner.load.transport import StampedTransport
 from runner.load.workload import PromptScale, RequestSpec, make_prompt
 from runner.probe import Detected, detect
@@ -30,21 +30,10 @@ class Measured:
 
     client: httpx.AsyncClient
     clock: Clock
-    target: Target
-    model: str | None
-    scale: PromptScale
+    sender_facts: SenderFacts
+    sender: Sender
     scraper: Scraper
-    prefix_tokens: Mapping[str, int]  # shared prefix of each class
     detected: Detected
-    waiting: dict[int, asyncio.Future[RequestRecord]] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        self.backlog = Backlog(self._hand_over)
-
-    def _hand_over(self, answer: Answer, result: Result) -> None:
-        done = self.waiting.pop(id(answer))
-        if not done.done():
-            done.set_result(result.record)
 
     @classmethod
     async def find(
@@ -69,6 +58,7 @@ class Measured:
                 detected.params,
                 backend.api_key_env,
                 limit_s=config.run.request_timeout_s,
+                reuse=config.run.connections != "new",
             )
             scale = await calibrate(client, target, detected.model)
         except BaseException:
@@ -76,40 +66,25 @@ class Measured:
             raise
         key = os.environ.get(backend.api_key_env) if backend.api_key_env else None
         source = Source(backend.kind, running.base_url, running.metrics_url, detected.model, key, running.start_line)
-        return cls(
-            client,
-            clock,
-            target,
-            detected.model,
-            scale,
-            Scraper(client, source, config.run.scrape_interval_s),
-            {c.name: c.shared_prefix_tokens for c in config.classes},
-            detected,
-        )
+        prefixes = {c.name: c.shared_prefix_tokens for c in config.classes}
+        facts = SenderFacts(target, detected.model, scale, prefixes)
+        scraper = Scraper(client, source, config.run.scrape_interval_s)
+        return cls(client, clock, facts, Sender(client, facts), scraper, detected)
 
     async def send(self, spec: RequestSpec, cell: int, scheduled_ns: int, origin_ns: int) -> RequestRecord:
         """One measured request to its record. Never retried, never an exception: a failure is a record."""
-        prompt = make_prompt(spec, self.scale, self.prefix_tokens.get(spec.class_name, 0))
-        ask = Ask(prompt, self.model, spec.output_tokens, priority=spec.priority)
-        slot = Slot(scheduled_ns, origin_ns, cell, spec.request, spec.class_name, spec.prompt_tokens)
-        answer = await send_request(self.client, self.target, ask, slot)
-        done: asyncio.Future[RequestRecord] = asyncio.get_running_loop().create_future()
-        self.waiting[id(answer)] = done
-        self.backlog.add(answer)
-        try:
-            return await done
-        except asyncio.CancelledError:  # cut at the end of the drain, with the answer already here
-            return read_answer(answer).record
+        record = await self.sender.send(spec, cell, scheduled_ns, origin_ns)
+        return record if isinstance(record, RequestRecord) else await record
 
     def facts(self) -> dict[str, object]:
         """What was found out about the server, for the cell's row."""
         return {
-            "api": self.target.api,
-            "model": self.model,
+            "api": self.sender_facts.target.api,
+            "model": self.sender_facts.model,
             "kind": self.detected.kind,
-            "params": asdict(self.target.params),
-            "tokens_per_word": self.scale.tokens_per_word,
-            "overhead_tokens": self.scale.overhead_tokens,
+            "params": asdict(self.sender_facts.target.params),
+            "tokens_per_word": self.sender_facts.scale.tokens_per_word,
+            "overhead_tokens": self.sender_facts.scale.overhead_tokens,
             "notes": [*self.detected.notes, *([self.scraper.hint] if self.scraper.hint else [])],
         }
 

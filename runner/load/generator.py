@@ -15,7 +15,8 @@ from typing import Any
 from runner.load.workload import ClosedLoop, RequestSpec, Trace
 from storage.records import RequestRecord
 
-Send = Callable[[RequestSpec, int], Awaitable[RequestRecord]]
+_Record = RequestRecord | asyncio.Future[RequestRecord]
+Send = Callable[[RequestSpec, int], Awaitable[_Record]]
 SleepUntil = Callable[[int, bool], Awaitable[None]]
 _Done = asyncio.Future[str] | None  # tells a closed-loop worker the outcome
 _Waiting = tuple[RequestSpec, int, _Done]
@@ -60,7 +61,8 @@ async def run_load(
     count from the origin, as all records do.
     At `end_ns` sending ends; running requests may finish until `end_ns + drain_ns`, then they are cut: `send` is
     cancelled and may still return its own `cancelled` record with what had arrived. `stop` ends sending and cuts at
-    once. `max_in_flight`: running requests per class; what is above waits here, first come first served, and keeps
+    once. `send` may return a future when an answer is here but not read yet: its user goes on, the record follows.
+    `max_in_flight`: running requests per class; what is above waits here, first come first served, and keeps
     its scheduled moment. An exception of `send` or `on_record` ends the load and is raised here: a failed request is a
     record, not an exception.
     `sleep_until(deadline_ns, exact)` returns at the deadline, after at least one turn of the event loop.
@@ -136,14 +138,15 @@ class _Load:
     sleep_until: SleepUntil
     next_open: int = 0  # the first open-loop spec that has not arrived
     open: bool = True  # requests may be sent
-    running: set[asyncio.Task[RequestRecord]] = field(default_factory=set)
+    running: set[asyncio.Task[_Record]] = field(default_factory=set)
     in_flight: Counter[str] = field(default_factory=Counter)
+    reading: set[asyncio.Future[RequestRecord]] = field(default_factory=set)  # answers whose records follow
     waiting: defaultdict[str, deque[_Waiting]] = field(default_factory=lambda: defaultdict(deque))
     outcomes: Counter[str] = field(default_factory=Counter)
     sent: int = 0
     error: BaseException | None = None
     failure: asyncio.Event = field(default_factory=asyncio.Event)
-    idle: asyncio.Event = field(default_factory=asyncio.Event)  # nothing is running
+    idle: asyncio.Event = field(default_factory=asyncio.Event)  # nothing is running or being read
 
     async def feed(self, helpers: Sequence[asyncio.Future[Any]]) -> None:
         """Sends until the end of the window, a stop or an error; then nothing new is sent."""
@@ -204,20 +207,36 @@ class _Load:
         # a callback, not a wrapper: a task cut before its first step never enters its own body
         task.add_done_callback(lambda t: self._finish(t, spec, due_ns, done))
 
-    def _finish(self, task: asyncio.Task[RequestRecord], spec: RequestSpec, due_ns: int, done: _Done) -> None:
+    def _finish(self, task: asyncio.Task[_Record], spec: RequestSpec, due_ns: int, done: _Done) -> None:
         name = spec.class_name
         self.running.discard(task)
         self.in_flight[name] -= 1
-        if not self.running:
-            self.idle.set()
         if task.cancelled():
             self._book(unsent_record(spec, due_ns - self.origin_ns, self.cell, "cut at the end of the run"), done)
         elif (error := task.exception()) is not None:
             self._fail(error)
+        elif isinstance(record := task.result(), RequestRecord):
+            self._book(record, done)
         else:
-            self._book(task.result(), done)
+            self._read_later(record, done)
+        self._note_idle()
         if self.waiting[name] and self.open and not self.stop.is_set() and self.now_ns() < self.end_ns:
             self._launch(*self.waiting[name].popleft())
+
+    def _read_later(self, record: asyncio.Future[RequestRecord], done: _Done) -> None:
+        self.reading.add(record)
+        record.add_done_callback(self._has_read)
+        if done is not None and not done.done():
+            done.set_result("ok")  # an answer that may be a refusal comes as its record
+
+    def _has_read(self, record: asyncio.Future[RequestRecord]) -> None:
+        self.reading.discard(record)
+        self._book(record.result(), None)
+        self._note_idle()
+
+    def _note_idle(self) -> None:
+        if not self.running and not self.reading:
+            self.idle.set()
 
     def _book(self, record: RequestRecord, done: _Done) -> None:
         self.outcomes[record.outcome] += 1
@@ -245,7 +264,7 @@ class _Load:
 
     async def drain(self, helpers: Sequence[asyncio.Future[Any]], deadline_ns: int) -> None:
         """Lets running requests finish until the deadline; a stop or an error ends the wait."""
-        if not self.running:
+        if not self.running and not self.reading:
             return
         done = [asyncio.ensure_future(self.idle.wait()), asyncio.ensure_future(self.sleep_until(deadline_ns, False))]
         try:
@@ -258,7 +277,7 @@ class _Load:
         """Cancels what still runs and waits until each has its record."""
         for task in tuple(self.running):
             task.cancel()
-        if self.running:
+        if self.running or self.reading:
             await self.idle.wait()
 
     def _check(self, feeder: asyncio.Task[None]) -> None:
@@ -270,5 +289,5 @@ class _Load:
         self.failure.set()
 
 
-async def _call(send: Send, spec: RequestSpec, due_ns: int) -> RequestRecord:
+async def _call(send: Send, spec: RequestSpec, due_ns: int) -> _Record:
     return await send(spec, due_ns)

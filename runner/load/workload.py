@@ -57,9 +57,14 @@ class ClosedLoop:
     salt: int
     first_request: int
     step: int  # request numbers advance by it, so that loops beside each other never share one
+    part: int = 0  # of `parts` shares of one loop: this one sends the part-th of each `parts` requests
+    parts: int = 1
 
     def specs(self) -> Iterator[RequestSpec]:
         """Endless, the same on every call; several classes are mixed by their weights."""
+        return itertools.islice(self._all_specs(), self.part, None, self.parts)
+
+    def _all_specs(self) -> Iterator[RequestSpec]:
         requests = itertools.count(self.first_request, self.step)
         streams = [_class_specs(c, self.seed, self.salt, itertools.repeat(None)) for c in self.classes]
         for request, pick in zip(requests, _mix(self.classes, self.seed), strict=False):
@@ -106,6 +111,25 @@ def build_trace(
     specs.sort(key=lambda s: s.offset_ns or 0)  # stable: at the same moment, in the order of the classes
     numbered = tuple(replace(spec, request=i) for i, spec in enumerate(specs))
     return Trace(numbered, _closed_loops(classes, load, seed, salt, first_request=len(numbered)))
+
+
+def split_trace(trace: Trace, parts: int) -> list[Trace]:
+    """The same load in `parts` shares for as many processes: every request is in exactly one of them, unchanged.
+
+    Open loop: by request number modulo `parts`. A closed loop's workers are shared out evenly, and the shares take
+    turns in its one endless sequence of requests; a loop with fewer workers than `parts` has no share in the last ones.
+    """
+    return [
+        Trace(
+            tuple(s for s in trace.open_loop if s.request % parts == part),
+            tuple(_share(loop, part, min(parts, loop.workers)) for loop in trace.closed_loops if part < loop.workers),
+        )
+        for part in range(parts)
+    ]
+
+
+def _share(loop: ClosedLoop, part: int, parts: int) -> ClosedLoop:
+    return replace(loop, workers=share_out(loop.workers, [1.0] * parts)[part], part=part, parts=parts)
 
 
 def in_flight_caps(classes: Sequence[RequestClass], load: Mapping[str, Scalar]) -> dict[str, int]:

@@ -1,0 +1,62 @@
+"""Sends the measured requests of a cell, in whichever process: prompt, request, answer, record."""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import httpx
+
+from runner.load.backlog import Backlog
+from runner.load.client import Answer, Result, Slot, Target, read_answer, send_request
+from runner.load.workload import PromptScale, RequestSpec, make_prompt
+from runner.protocols.facts import Ask
+from storage.records import RequestRecord
+
+Pending = asyncio.Future[RequestRecord]
+FEW_READS = 4  # an answer this short may be a refusal told inside the stream
+
+
+@dataclass(frozen=True, slots=True)
+class SenderFacts:
+    """What was found out about the server, small and plain: it goes to other processes."""
+
+    target: Target
+    model: str | None
+    scale: PromptScale
+    prefix_tokens: Mapping[str, int]  # shared prefix of each class
+
+
+class Sender:
+    """`client` has a StampedTransport. One per process; its answers wait in one backlog."""
+
+    def __init__(self, client: httpx.AsyncClient, facts: SenderFacts) -> None:
+        self._client = client
+        self._facts = facts
+        self._waiting: dict[int, Pending] = {}
+        self._backlog = Backlog(self._hand_over)
+
+    async def send(self, spec: RequestSpec, cell: int, scheduled_ns: int, origin_ns: int) -> RequestRecord | Pending:
+        """One measured request. Never retried, never an exception: a failure is a record.
+
+        Returns when the answer has ended: a user who waited for it goes on now, and the record follows when the answer
+        has been read. Only of an answer that may be a refusal is the record waited for.
+        """
+        facts = self._facts
+        prompt = make_prompt(spec, facts.scale, facts.prefix_tokens.get(spec.class_name, 0))
+        ask = Ask(prompt, facts.model, spec.output_tokens, priority=spec.priority)
+        slot = Slot(scheduled_ns, origin_ns, cell, spec.request, spec.class_name, spec.prompt_tokens)
+        answer = await send_request(self._client, facts.target, ask, slot)
+        record: Pending = asyncio.get_running_loop().create_future()
+        self._waiting[id(answer)] = record
+        self._backlog.add(answer)
+        if answer.exchange.complete and len(answer.exchange.stamps) > FEW_READS:
+            return record
+        try:
+            return await record
+        except asyncio.CancelledError:  # cut at the end of the drain, with the answer already here
+            return read_answer(answer).record
+
+    def _hand_over(self, answer: Answer, result: Result) -> None:
+        record = self._waiting.pop(id(answer))
+        if not record.done():
+            record.set_result(result.record)
