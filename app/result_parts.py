@@ -15,6 +15,8 @@ from app.views import table
 from app.views.batch import limit_sentence
 from app.views.ecdf import ecdf_figure
 from app.views.frontier import goodput_line, share_line
+from app.views.heatmap import heat_figure, heat_grid, heat_keys
+from app.views.rules import blind_mean, rule_rows, rule_titles
 from app.views.timeline import timeline_figure
 from app.views.verdict import warning_rows
 from app.words import Words
@@ -26,26 +28,15 @@ SHARES = (0.9, 0.95, 0.99)
 OWN: Literal["own"] = "own"
 
 
-def rule_text(rule: str, w: Words) -> str:
-    """A gap rule in words; OWN: whatever each class was configured with."""
-    return {
-        OWN: w.text("as each class was configured"),
-        "p99_gap": w.text("99 % of an answer's gaps in time"),
-        "mean_tpot": w.text("mean time per token in time"),
-        "every_gap": w.text("every gap in time"),
-        "deadline": w.text("every token before its deadline"),
-        "fluidity": w.text("most tokens before their deadlines"),
-    }[rule]
-
-
 def promises(prepared: Prepared, sweep_id: str, w: Words) -> tuple[dict[str, Slo], GapRule | None, float]:
     """Draws the sliders; returns (targets by class, rule, share wanted) as they stand."""
     own = targets_of(prepared.config)
     alpha = prepared.config.run.share_target
     moved = {name: _targets(name, slo, sweep_id, w) for name, slo in own.items()}
     rules: tuple[GapRule | Literal["own"], ...] = (OWN, *get_args(GapRule))
+    titles = {OWN: w.text("as each class was configured"), **rule_titles(w)}
     rule = st.selectbox(
-        w.text("Gaps count as kept when"), rules, format_func=lambda r: rule_text(r, w), key=f"rule-{sweep_id}"
+        w.text("Gaps count as kept when"), rules, format_func=lambda r: titles[r], key=f"rule-{sweep_id}"
     )
     shares = sorted({*SHARES, alpha})
     wanted = st.select_slider(
@@ -98,6 +89,40 @@ def tiles(cell: c.Cell, w: Words) -> None:
     with st.container(horizontal=True, gap="medium"):
         for title, value in shown.items():
             st.metric(title, value, width="content")
+
+
+def by_rule(result: c.Result, w: Words) -> None:
+    """The pick judged by every gap rule, and where a mean would have hidden stalls."""
+    hidden = blind_mean(result, w)
+    if hidden:
+        ui.say(hidden)
+    titles = rule_titles(w)
+    rows = [
+        {w.text("class"): row["class"], **{titles[r]: w.share(v) for r, v in row["rules"].items()}}
+        for row in rule_rows(result)
+    ]
+    if rows:
+        st.dataframe(rows, hide_index=True)
+        ui.note(w.text("Share of the pick's requests that pass, by rule."))
+
+
+def grid(result: c.Result, w: Words) -> None:
+    """The heat map; which two settings and which load can be chosen where there are several."""
+    axis = next((c.load_of(x)[0] for x in c.cells_of(result)), "load")
+    keys = [*c.varying_keys(c.settings_of(result).values()), axis]
+    loads: list[float | str] = [
+        w.text("the best of each"),
+        *sorted({v for x in c.cells_of(result) if (v := c.load_of(x)[1])}),
+    ]
+    first, second = heat_keys(result)
+    down, across, at = st.columns(3)
+    row = down.selectbox(w.text("Down"), keys, keys.index(first) if first in keys else 0, key="row")
+    others = [k for k in keys if k != row]
+    column = across.selectbox(w.text("Across"), others, others.index(second) if second in others else 0, key="column")
+    load = at.selectbox(c.load_title(axis, w), loads, key="load", disabled=axis in (row, column))
+    one = float(load) if isinstance(load, float) and axis not in (row, column) else None
+    figure = heat_figure(heat_grid(result, row, column, load=one, words=w), w, dark=ui.dark())
+    ui.chart(figure, "heat", w.text("goodput of each setting"))
 
 
 def every_number(result: c.Result, w: Words) -> None:

@@ -36,7 +36,7 @@ with form:
         default="simulated",
         required=True,
         key="kind",
-        width="stretch",
+        wrap=True,
     )
     if kind == "simulated":
         device_place, model_place, quant_place = st.columns(3)
@@ -95,6 +95,7 @@ with form:
         default="chat",
         required=True,
         key="mix",
+        wrap=True,
     )
     number = st.column_config.NumberColumn
     titles = {

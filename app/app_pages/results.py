@@ -7,7 +7,6 @@ from app.data import all_sweeps, is_sample, result_of
 from app.views import cells as c
 from app.views.batch import batch_figure, batch_rows
 from app.views.frontier import frontier_figure
-from app.views.heatmap import heat_figure, heat_grid
 from app.views.percentiles import percentiles_figure
 from app.views.share import share_figure
 from app.views.verdict import flat_facts, verdict
@@ -86,6 +85,7 @@ sections = {
     "latency": w.text("First token and gaps"),
     "grid": w.text("Setting by setting"),
     "share": w.text("By class"),
+    "rules": w.text("By rule"),
     "batch": w.text("Limit and batch"),
     "cell": w.text("One cell"),
     "numbers": w.text("Every number"),
@@ -102,10 +102,12 @@ if section == "latency":
     fig = percentiles_figure(result, w, shown=shown, dark=dark)
     ui.chart(fig, "percentiles", w.text("first token and gap percentiles against raw output"))
 elif section == "grid":
-    ui.chart(heat_figure(heat_grid(result, words=w), w, dark=dark), "heat", w.text("goodput of each setting"))
+    result_parts.grid(result, w)
 elif section == "share":
     for name in c.interactive_classes(result):
         ui.chart(share_figure(result, name, w, dark=dark), f"share-{name}", w.text("share inside targets by load"))
+elif section == "rules":
+    result_parts.by_rule(result, w)
 elif section == "batch":
     ui.chart(batch_figure(result, w, dark=dark), "batch", w.text("batch limit and observed batch"))
     for row in batch_rows(result, w):

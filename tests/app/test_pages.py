@@ -17,6 +17,7 @@ from storage.side_files import append_line, asked, list_sweeps, status_of, write
 from storage.tables import SweepTables
 from tests.app.views.made_up import made_up_tables
 from tests.support.finished_sweeps import finished_sweep
+from tests.support.tables import make_cell, make_config, make_request, make_tables
 
 MAIN = Path(jobs.__file__).with_name("main.py")
 PAGES = (ui.START, ui.NEW, ui.LIVE, ui.RESULTS, ui.METHOD)
@@ -147,7 +148,7 @@ def test_results_say_the_verdict_and_sliders_change_it(opened: Open, made: Path)
     assert at.markdown[0].value == first
 
 
-@pytest.mark.parametrize("section", ["latency", "grid", "share", "batch", "cell", "numbers", "facts"])
+@pytest.mark.parametrize("section", ["latency", "grid", "share", "rules", "batch", "cell", "numbers", "facts"])
 def test_every_section_of_the_results_opens(opened: Open, made: Path, section: str) -> None:
     """Each closer look draws, for the pick and for a cell that failed."""
     at = opened(ui.RESULTS, "made-up")
@@ -263,3 +264,24 @@ def test_delete_removes_the_sweep(opened: Open, made: Path) -> None:
     fine(at.run())
     assert not made.exists()
     assert at.button(key="demo")
+
+
+@pytest.mark.parametrize("section", ["latency", "grid", "share", "rules", "batch", "cell", "numbers"])
+def test_results_of_a_server_whose_settings_stay(opened: Open, data_dir: Path, section: str) -> None:
+    """Only the load was varied, the server tells no metrics: every section still opens."""
+    server = {"kind": "openai", "url": "http://127.0.0.1:9"}
+    config = make_config(backend=server, grid={"request_rate": [1.0]})
+    requests = [make_request(i, at_ms=2000 * i, gaps_ms=[20] * 15) for i in range(45)]
+    finished_sweep(data_dir, make_tables(requests, cells=[make_cell(setting={})], config=config), "plain")
+    at = opened(ui.RESULTS, "plain")
+    at.session_state["section"] = section
+    fine(at.run())
+
+
+def test_results_of_a_sweep_without_any_request(opened: Open, data_dir: Path) -> None:
+    """Every cell failed: the page says so, and shows why."""
+    failed = make_cell(status="failed", error_kind="out_of_memory", error_detail="no room", window_end_ns=None)
+    finished_sweep(data_dir, make_tables(cells=[failed]), "empty")
+    at = opened(ui.RESULTS, "empty")
+    assert "No setting could be measured" in shown(at)
+    assert "no room" in shown(at)
