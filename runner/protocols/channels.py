@@ -22,7 +22,15 @@ def reasoning_in(message: Json) -> str:
         text_in(message.get("reasoning_content"))
         or text_in(message.get("reasoning"))
         or text_in(message.get("thinking"))
+        or _thinking_parts(message.get("content"))
     )
+
+
+def _thinking_parts(content: object) -> str:
+    """Thoughts among the parts of the content, as Mistral's models send them."""
+    if not isinstance(content, list):
+        return ""
+    return "".join(text_in(part.get("thinking")) for part in content if isinstance(part, dict))
 
 
 def tool_pieces(message: Json) -> list[ToolPiece]:

@@ -17,11 +17,12 @@ _BODY_BYTES = 65536
 _WORDS = (
     (
         "out_of_memory",
-        r"out of memory|outofmemory|\boom\b|failed to allocate|(more (system )?|insufficient |not enough )memory",
+        r"out of memory|outofmemory|\boom\b|failed to allocate|(more (system )?|insufficient |not enough )memory"
+        r"|errormemoryallocation",
     ),
     (
         "context_overflow",
-        r"context[ _](length|size|window)|exceed_context|maximum context|max_model_len|max_seq_len"
+        r"context[ _](length|size|window)|exceed_context|maximum context|max_model_len|max_seq_len|session_len"
         r"|(prompt|input)s?`? (\([^)]*\) )?(is|are) (too long|longer than)|prompt_too_long"
         r"|max_new_tokens`? must be <=|`inputs` must have less than",
     ),
@@ -80,17 +81,23 @@ def classify_http_error(
 def error_in_stream(event_name: str, data: str, chunk: Json | None) -> tuple[str, str] | None:
     """(error_kind, error_detail) if this event is an error, else None. `chunk` is `data` as JSON, if it is an object.
 
-    Known shapes: `{"error": {...}}`, `{"error": "text"}`, `{"object": "error", "message": ...}`, and anything
-    under `event: error`.
+    Known shapes: `{"error": {...}}`, `{"error": "text"}`, `{"object": "error", "message": ...}`, the same with
+    `type`, `{"code": 500, "message": ...}`, and anything under `event: error`.
     """
     if chunk is None:
         if event_name != "error":
             return None
         return _kind(None, data), _plain(data) or "the server sent an error without a message"
-    if not (chunk.get("error") or event_name == "error" or chunk.get("object") == "error"):
+    if not (chunk.get("error") or event_name == "error" or _names_an_error(chunk)):
         return None
     code, words, message = _describe(chunk)
     return _kind(code, f"{words} {message}"), _plain(message or words) or "the server sent an error without a message"
+
+
+def _names_an_error(chunk: Json) -> bool:
+    if "error" in (chunk.get("object"), chunk.get("type")):
+        return True
+    return "code" in chunk and isinstance(chunk.get("message"), str) and (_code(chunk["code"]) or 0) >= 400
 
 
 def _kind(status: int | None, words: str) -> str:

@@ -5,7 +5,7 @@ from typing import Any
 
 from runner.protocols.answer import Answer
 from runner.protocols.channels import text_in
-from runner.protocols.counts import Counts, told_counts
+from runner.protocols.counts import Counts, openai_counts, told_counts
 from runner.protocols.facts import Ask, ServerParams, StampedRead, StreamFacts
 from runner.protocols.openai_body import sampling_fields
 from runner.protocols.reading import read_answer
@@ -43,4 +43,6 @@ def _take(chunk: Json, stamp: int, answer: Answer) -> None:
 
 
 def _counts(last: Json, timings: Json) -> Counts:
+    if not last:
+        return openai_counts({}, timings)
     return told_counts(last.get("tokens_predicted"), last.get("tokens_evaluated"), cached=timings.get("cache_n"))

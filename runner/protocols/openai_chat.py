@@ -40,9 +40,10 @@ def _take(chunk: Json, stamp: int, answer: Answer) -> None:
         answer.note_usage(choice.get("usage"))
         message = choice.get("delta") or choice.get("message")
         if not isinstance(message, dict):
+            text += text_in(choice.get("text"))  # servers that answer both endpoints in the older form
             continue
         text += text_in(message.get("content")) + text_in(message.get("refusal"))
-        if len(message) > 1 or "content" not in message:  # almost every chunk of a long answer has `content` alone
+        if len(message) > 1 or not isinstance(message.get("content"), str):  # else `content` alone, as nearly always
             reasoning += reasoning_in(message)
             tools += tool_pieces(message)
     answer.add(stamp, text, reasoning, tools)

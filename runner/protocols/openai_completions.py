@@ -5,7 +5,7 @@ from typing import Any
 
 from runner.protocols.answer import Answer
 from runner.protocols.channels import reasoning_in, text_in
-from runner.protocols.counts import openai_counts
+from runner.protocols.counts import openai_counts, part
 from runner.protocols.facts import Ask, ServerParams, StampedRead, StreamFacts
 from runner.protocols.openai_body import openai_fields
 from runner.protocols.openai_chat import take_extras
@@ -33,6 +33,6 @@ def _take(chunk: Json, stamp: int, answer: Answer) -> None:
     for choice in choices if isinstance(choices, list) else ():
         if isinstance(choice, dict):
             answer.note_finish(choice.get("finish_reason"))
-            text += text_in(choice.get("text"))
+            text += text_in(choice.get("text")) or text_in(part(choice, "delta").get("content"))
             reasoning += reasoning_in(choice)
     answer.add(stamp, text, reasoning)

@@ -7,7 +7,13 @@ say nothing about an answer and are ignored. Bytes that are no UTF-8 become U+FF
 
 An event carries the stamp of the read that brought the end of its blank line, since no client can act on it
 earlier. CR ends a line at once: waiting for a possible LF would date an event to the next read.
+
+One liberty is taken: servers that leave the blank lines out are understood. Data that is a whole JSON object (or the
+end mark) is an event when the next `data` line comes, dated to the read that completed it; as the beginning of a
+longer JSON text it would make no sense.
 """
+
+import json
 
 # (stamp in ns, event name or "", data)
 Event = tuple[int, str, str]
@@ -18,12 +24,13 @@ _BOM = b"\xef\xbb\xbf"
 class SseParser:
     """One stream. `feed` every read in order, then `finish` once for what the last blank line did not close."""
 
-    __slots__ = ("_data", "_data_stamp", "_first_line", "_idle", "_name", "_skip_lf", "_tail")
+    __slots__ = ("_data", "_data_stamp", "_first_line", "_idle", "_line_stamp", "_name", "_skip_lf", "_tail")
 
     def __init__(self) -> None:
         self._tail = bytearray()  # the line that is not complete yet
         self._data: list[bytes] = []  # data lines of the event that is not complete yet
-        self._data_stamp = 0
+        self._data_stamp = 0  # of the last byte that belongs to the event
+        self._line_stamp = 0  # of the last data line that is complete
         self._name = b""
         self._skip_lf = False  # the last read ended with CR: an LF that follows belongs to it
         self._first_line = True
@@ -38,6 +45,9 @@ class SseParser:
         events: list[Event] = []
         for line in self._lines(data):
             if line:
+                if self._data and line.startswith(b"data:") and _is_whole(self._data):
+                    events.append((self._line_stamp, _text(self._name), _text(b"\n".join(self._data))))
+                    self._data, self._name = [], b""
                 self._take_line(stamp, line)
             else:
                 if self._data:
@@ -91,13 +101,27 @@ class SseParser:
         name, _, value = line.partition(b":")
         if name == b"data":
             self._data.append(value.removeprefix(b" "))
-            self._data_stamp = stamp
+            self._data_stamp = self._line_stamp = stamp
         elif name == b"event":
             self._name = value.removeprefix(b" ")
 
 
 def _one_event(data: bytes) -> bool:
     return data.count(b"\n") == 2 and b"\r" not in data
+
+
+def _is_whole(lines: list[bytes]) -> bool:
+    """Whether these data lines are a JSON object, or the end mark, without more of them."""
+    data = b"\n".join(lines).strip()
+    if data == b"[DONE]":
+        return True
+    if not (data.startswith(b"{") and data.endswith(b"}")):
+        return False
+    try:
+        json.loads(data)
+    except (ValueError, RecursionError):
+        return False
+    return True
 
 
 def _text(data: bytes) -> str:

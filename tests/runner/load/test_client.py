@@ -15,7 +15,6 @@ from runner.load.client import Answer, Result, Slot, Target, build_request, read
 from runner.load.exchange import Exchange
 from runner.load.transport import Collect, StampedTransport
 from runner.protocols.facts import Ask
-from tests.cases.load_cases import StreamCase, load_stream_cases
 from tests.support.scripted_http import CHUNKED_HEAD, HEAD, Play, chunk, scripted, serving, take_request
 
 ASK = Ask("hello", "m", 8)
@@ -193,37 +192,6 @@ def test_no_compression_is_asked_for() -> None:
 def test_bytes_that_are_no_http_are_a_record() -> None:
     """Whatever speaks on that port, the record says http_error."""
     assert asyncio.run(ask_one(scripted(b"hello\r\n\r\n"))).record.error_kind == "http_error"
-
-
-CHOSEN = ("A01", "A13", "A21", "A23", "A24", "A27", "A28", "A31", "A33", "A35", "A39", "B18", "B19", "B23")
-CASES = [case for case in load_stream_cases() if case.id in CHOSEN]
-
-
-@pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
-def test_public_bug_reports_over_a_real_socket(case: StreamCase) -> None:
-    """Each case, played with its own timing, gives the text, the outcome and the first-token time that are right."""
-
-    async def play(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await take_request(reader)
-        headers = "".join(f"{name}: {value}\r\n" for name, value in case.headers.items())
-        writer.write(f"HTTP/1.1 {case.status} X\r\n{headers}Transfer-Encoding: chunked\r\n\r\n".encode())
-        for delay_ms, data in case.chunks:
-            await asyncio.sleep(delay_ms / 1000)
-            writer.write(chunk(data))
-            await writer.drain()
-        if case.end != "cut":
-            writer.write(b"0\r\n\r\n")
-
-    result = asyncio.run(ask_one(play, api=case.api))
-    record, expected = result.record, case.expected
-    assert (record.outcome, record.error_kind) == (expected["outcome"], expected.get("error_kind"))
-    if "text" in expected:
-        assert result.text == expected["text"]
-    if expected.get("ttft_ms") is not None and record.outcome == "ok":
-        assert record.first_chunk_ns is not None
-        assert record.sent_ns is not None
-        ttft_ms = (record.first_chunk_ns - record.sent_ns) / 1e6
-        assert expected["ttft_ms"] - 1 <= ttft_ms < expected["ttft_ms"] + 300  # never early; late when the machine is
 
 
 def test_the_backlog_hands_over_every_answer_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
