@@ -1,5 +1,7 @@
 """One clock for a whole sweep: the monotonic one, and the way to it from the kernel's wall-clock stamps."""
 
+import sys
+import time
 from time import monotonic_ns, time_ns
 
 PLAUSIBLE_DELAY_NS = 5_000_000  # a stamp older than this when it is read may be a step of the wall clock: look again
@@ -19,28 +21,52 @@ def sample_offset(tries: int = 5) -> tuple[int, int]:
     return best
 
 
+def boot_ns() -> int:
+    """The clock that also counts while the machine sleeps; where there is none, the monotonic one."""
+    return time.clock_gettime_ns(time.CLOCK_BOOTTIME) if sys.platform == "linux" else monotonic_ns()
+
+
+def sample_sleep() -> tuple[int, int]:
+    """How long the machine has slept since it was started, ns: at least, at most."""
+    before = monotonic_ns()
+    boot = boot_ns()
+    return boot - monotonic_ns(), boot - before
+
+
 class Clock:
     """Maps kernel receive stamps (CLOCK_REALTIME) to CLOCK_MONOTONIC and counts steps of the wall clock.
 
-    Slewing moves both clocks alike, so their difference changes only when somebody sets the wall clock.
+    Slewing moves both clocks alike, so their difference changes only when somebody sets the wall clock or the machine
+    sleeps. A sleep is a step even if the wall clock does not show it: times measured across it are not what they seem.
     """
 
-    __slots__ = ("_before_step_ns", "_sampled_ns", "_width_ns", "offset_ns", "steps")
+    __slots__ = ("_before_step_ns", "_sampled_ns", "_slept_ns", "_steps", "_width_ns", "offset_ns")
 
     def __init__(self) -> None:
-        self.steps = 0
+        self._steps = 0
         self.offset_ns, self._width_ns = sample_offset()
+        self._slept_ns = sample_sleep()[1]
         self._before_step_ns = self.offset_ns
         self._sampled_ns = monotonic_ns()
 
+    @property
+    def steps(self) -> int:
+        """How many there have been, up to this moment."""
+        self.resample()
+        return self._steps
+
     def resample(self) -> None:
-        """Looks at both clocks again; a difference beyond the readings' uncertainty is counted as a step."""
+        """Looks at the clocks again; a difference beyond the readings' uncertainty is counted as a step."""
         offset, width = sample_offset()
+        slept_least, slept_most = sample_sleep()
         self._sampled_ns = monotonic_ns()
-        if abs(offset - self.offset_ns) > width + self._width_ns + SLACK_NS:
-            self.steps += 1
+        stepped = abs(offset - self.offset_ns) > width + self._width_ns + SLACK_NS
+        slept = slept_least > self._slept_ns
+        if stepped:
             self._before_step_ns = self.offset_ns
             self.offset_ns, self._width_ns = offset, width
+        self._slept_ns = slept_most if slept else min(slept_most, self._slept_ns)
+        self._steps += stepped or slept
 
     def to_monotonic(self, wall_ns: int, now_ns: int, floor_ns: int) -> int | None:
         """The stamp on the monotonic clock, or None when it can't be right: before `floor_ns` or after `now_ns`."""

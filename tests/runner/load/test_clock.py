@@ -41,6 +41,50 @@ def test_steps_of_the_wall_clock_are_counted_and_followed(monkeypatch: pytest.Mo
     assert clock.steps == 1
 
 
+class Clocks:
+    """The three clocks of a machine, moved by hand; each reading takes 100 ns."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.monotonic = 5_000_000_000
+        self.wall_ahead = 1_700_000_000_000_000_000
+        self.boot_ahead = 0
+        monkeypatch.setattr(clock_module, "monotonic_ns", self.tick)
+        monkeypatch.setattr(clock_module, "time_ns", lambda: self.tick() + self.wall_ahead)
+        monkeypatch.setattr(clock_module, "boot_ns", lambda: self.tick() + self.boot_ahead)
+
+    def tick(self) -> int:
+        self.monotonic += 100
+        return self.monotonic
+
+
+@pytest.mark.parametrize("wall_ns", [3_000_000_000, 0])
+def test_a_sleep_of_the_machine_is_one_step(monkeypatch: pytest.MonkeyPatch, wall_ns: int) -> None:
+    """Whether or not the wall clock went on while the machine slept for three seconds, it is counted, and once."""
+    clocks = Clocks(monkeypatch)
+    clock = Clock()
+    assert clock.steps == 0
+    clocks.boot_ahead += 3_000_000_000
+    clocks.wall_ahead += wall_ns
+    assert clock.steps == 1
+    assert clock.steps == 1
+
+
+def test_a_wall_clock_that_was_set_is_no_sleep(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each setting is one step; slewing, which moves all clocks, is none."""
+    clocks = Clocks(monkeypatch)
+    clock = Clock()
+    clocks.wall_ahead -= 50_000_000
+    assert clock.steps == 1
+    clocks.monotonic += 7_000_000_000
+    assert clock.steps == 1
+
+
+def test_the_machine_s_own_clocks_agree_for_a_thousand_looks() -> None:
+    """Being interrupted between two readings is not taken for a sleep."""
+    clock = Clock()
+    assert [clock.steps for _ in range(1000)] == [0] * 1000
+
+
 def test_impossible_stamps_are_no_stamps() -> None:
     """A stamp long before the request or in the future is None, so that user time stands in."""
     clock = Clock()
