@@ -7,6 +7,8 @@ from runner.protocols.facts import StreamFacts
 from runner.protocols.scrub import scrub
 from storage.records import RequestRecord
 
+MAX_DELTA_US = 2**32 - 1
+
 # What the reader of a stream can only guess at; the transport knows better why a stream stopped.
 _GUESSED = ("truncated", "empty_stream")
 
@@ -63,13 +65,14 @@ def deltas_us(stamps_ns: Sequence[int]) -> tuple[int, ...]:
     """Steps between chunks in whole µs, never negative; one fewer than stamps.
 
     Each is the difference of two rounded distances from the first chunk, so their sums never drift. A read without
-    a kernel stamp is dated a little late: a stamp before an earlier one is taken as that one.
+    a kernel stamp is dated a little late: a stamp before an earlier one is taken as that one. A step has 32 bits in
+    the store: one of 71 minutes or more is told as 71 minutes, and what comes after it keeps its own steps.
     """
     deltas = []
     latest = before = 0
     for stamp in stamps_ns[1:]:
         latest = max(latest, stamp - stamps_ns[0])
         rounded = (latest + 500) // 1000
-        deltas.append(rounded - before)
+        deltas.append(min(rounded - before, MAX_DELTA_US))
         before = rounded
     return tuple(deltas)

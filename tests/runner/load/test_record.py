@@ -1,5 +1,6 @@
 """From facts to the stored row."""
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -7,7 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runner.load.record import deltas_us, to_record
+from runner.protocols.dialects import DIALECTS
 from runner.protocols.facts import StreamFacts
+from storage.columns import to_arrow
 from storage.records import RequestRecord
 
 ORIGIN_NS = 1_000_000_000
@@ -80,6 +83,33 @@ def test_steps_are_rounded_so_that_their_sum_does_not_drift() -> None:
 def test_a_stamp_that_goes_back_gives_no_negative_step() -> None:
     """A user stamp is late by up to some ms; the kernel stamp after it may be earlier."""
     assert deltas_us([0, 5_000_000, 4_000_000, 6_000_000]) == (5000, 0, 1000)
+
+
+def test_a_silence_of_hours_is_kept_as_the_longest_step_there_is() -> None:
+    """Two hours between two tokens don't fit 32 bits of µs; the step after them is still exact."""
+    hours = 2 * 3600 * 1_000_000_000
+    assert deltas_us([0, 1_000_000, hours, hours + 20_000_000]) == (1000, 2**32 - 1, 20_000)
+
+
+SENSELESS = [-1, 2**63, 10**400, -0.5, 1e300, float("inf"), float("nan"), True, "7", [7], {"n": 7}]
+
+
+@pytest.mark.parametrize("told", SENSELESS, ids=lambda told: str(told)[:12])
+def test_a_senseless_count_is_not_told_and_the_row_can_be_stored(told: object) -> None:
+    """Whatever a server writes where a count belongs, the row fits its columns and the other rows' batch with it."""
+    usage = {"completion_tokens": told, "prompt_tokens": told, "prompt_tokens_details": {"cached_tokens": told}}
+    chat = [{"choices": [{"delta": {"content": "a"}}]}, {"choices": [], "usage": usage, "timings": {"cache_n": told}}]
+    names = ("eval_count", "prompt_eval_count", "load_duration")
+    ollama = [{"message": {"content": "a"}}, {"message": {}, "done": True, **dict.fromkeys(names, told)}]
+    records = []
+    for api, events in (("openai_chat", chat), ("ollama_chat", ollama)):
+        reads = [(ORIGIN_NS + at, json.dumps(event).encode() + b"\n") for at, event in enumerate(events)]
+        facts = DIALECTS[api].read_stream(reads, content_type=None, clean_end=True)
+        records.append(to_record(SENT, facts, origin_ns=ORIGIN_NS))
+    assert to_arrow(RequestRecord, records).num_rows == 2
+    for record in records:
+        assert (record.output_tokens, record.output_tokens_source) == (1, "estimated")
+        assert (record.prompt_tokens, record.cached_prompt_tokens, record.load_ms) == (None, None, None)
 
 
 @given(st.lists(st.integers(0, 10**12), max_size=50))
