@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -238,6 +238,19 @@ def test_a_busy_or_late_client_is_told() -> None:
     assert flags_of(steady(), client=client([1.0] * 50, 0.95)) == ["client_saturated"]
     assert flags_of(steady(), client=client([120.0] * 6 + [1.0] * 44, 0.1)) == ["client_saturated"]
     assert flags_of(steady(), client=client([300.0] + [1.0] * 49, 0.1)) == []
+
+
+def test_one_of_several_load_processes_that_is_too_slow_is_told() -> None:
+    """Four processes have a row each a second: one of them late, or with a full core, spoils its share of the streams,
+    though it is only a quarter of the rows; the same hiccup in one second of one of them does not."""
+
+    def four(lag: Callable[[int], float], cpu: float) -> list[ClientSample]:
+        own = [ClientSample(0, i * SECOND + 1, lag(i), cpu, 3) for i in range(50)]
+        return own + [ClientSample(0, i * SECOND + n, 1.0, 0.1, 3) for i in range(50) for n in (2, 3, 4)]
+
+    assert flags_of(steady(), client=four(lambda _: 1.0, 0.95)) == ["client_saturated"]
+    assert flags_of(steady(), client=four(lambda i: 120.0 if i < 6 else 1.0, 0.1)) == ["client_saturated"]
+    assert flags_of(steady(), client=four(lambda i: 300.0 if i == 7 else 1.0, 0.1)) == []
 
 
 def test_send_lag_is_judged_against_the_target() -> None:

@@ -178,6 +178,42 @@ def test_closed_loop_keeps_every_worker_busy(case: str, workers: int):
     assert len(run.records) == workers
 
 
+@pytest.mark.parametrize("stopped", [False, True])
+def test_a_user_goes_on_while_the_last_answer_is_still_to_be_read(stopped: bool):
+    """A `send` that gives a future frees its user at once; the record is booked when it comes, also after the end."""
+    clock = VirtualClock()
+    stop = asyncio.Event()
+    sent: list[int] = []
+    records: list[tuple[int, int]] = []
+
+    async def read(record: asyncio.Future[RequestRecord], spec: RequestSpec, scheduled_ns: int) -> None:
+        await clock.sleep_until(clock.now + 4 * S)
+        record.set_result(replace(unsent_record(spec, scheduled_ns - ORIGIN, 0, ""), outcome="ok", error_kind=None))
+
+    async def main() -> LoadOutcome:
+        readers = set()
+
+        async def send(spec: RequestSpec, scheduled_ns: int) -> asyncio.Future[RequestRecord]:
+            sent.append(clock.now - ORIGIN)
+            await clock.sleep_until(clock.now + S)
+            record = asyncio.get_running_loop().create_future()
+            readers.add(asyncio.create_task(read(record, spec, scheduled_ns)))
+            if stopped and len(sent) == 3:
+                stop.set()
+            return record
+
+        return await run_load(
+            Trace((), (closed(1),)), send, origin_ns=ORIGIN, end_ns=ORIGIN + 3 * S, drain_ns=10 * S,
+            now_ns=lambda: clock.now, on_record=lambda r: records.append((r.request, clock.now - ORIGIN)), stop=stop,
+            max_in_flight={}, sleep_until=clock.sleep_until,
+        )  # fmt: skip
+
+    outcome = clock.run(main())
+    assert sent == [0, S, 2 * S]
+    assert records == [(0, 5 * S), (1, 6 * S), (2, 7 * S)]
+    assert (outcome.scheduled, outcome.completed, outcome.end_ns) == (3, 3, ORIGIN + 7 * S)
+
+
 def test_pool_of_mixed_classes_shares_its_workers():
     """Classes mixed in one pool never run more than the pool's workers together, and each request is taken once."""
     run = drive(Trace((), (closed(3, names=("a", "b")),)), 400 * MS)
