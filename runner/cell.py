@@ -65,7 +65,7 @@ async def run_cell(plan: PlannedCell, started: CellRecord, measured: Measured, t
     )
     await tools.writer.begin_cell()
     ending = _Ending(tools)
-    kept = _Kept(tools)
+    kept = _Kept(tools, ending.note_record)
     cell = _Cell(plan, measured, tools, trace, ending, kept, round(total_s * 1e9), round(run.drain * 1e9))
     steps_before = measured.clock.steps
     processes = tools.processes(tools.config, plan.load, tools.traces)
@@ -90,8 +90,9 @@ async def run_cell(plan: PlannedCell, started: CellRecord, measured: Measured, t
 class _Kept:
     """Where everything that a cell sees goes: to the writer as raw rows, and to the live page."""
 
-    def __init__(self, tools: CellTools) -> None:
+    def __init__(self, tools: CellTools, look_at: Callable[[RequestRecord], None]) -> None:
         self.kinds: Counter[str] = Counter()
+        self._look_at = look_at
         self._rows = tools.writer.rows
         self._live = tools.live
 
@@ -99,6 +100,7 @@ class _Kept:
         self.kinds[record.error_kind or "ok"] += 1
         self._rows.requests.append(record)
         self._live.note_record(record)
+        self._look_at(record)
 
     def engine(self, sample: EngineSample) -> None:
         self._rows.engine.append(sample)

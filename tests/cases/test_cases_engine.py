@@ -143,7 +143,7 @@ def test_a_setting_that_does_not_fit_is_one_failed_cell(case_id: str, tmp_path: 
         assert (row["exit_code"], cell["setting"]["ctx"] > 8192) == (1, True)
         assert (cell["goodput_per_s"], cell["output_tok_per_s"]) == (None, None)
     squares = [s for line in heat_grid(result).squares for s in line]
-    assert sorted(s.state for s in squares if s.state != "ok") == ["failed", "failed"]
+    assert [s.state for s in squares].count("failed") == 2
     assert all(s.value is None for s in squares if s.state == "failed")
 
 
