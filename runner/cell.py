@@ -128,13 +128,14 @@ class _Cell:
     clock_steps: int = 0  # seen by other processes
 
     async def run_here(self) -> None:
-        live = self.tools.live
+        live, sender = self.tools.live, self.measured.sender
+        await sender.open_ahead(self.trace)
         self._begin()
 
         async def send(spec: RequestSpec, scheduled_ns: int) -> RequestRecord | Pending:
             live.open_streams += 1
             try:
-                return await self.measured.sender.send(spec, self.plan.cell, scheduled_ns, self.origin_ns)
+                return await sender.send(spec, self.plan.cell, scheduled_ns, self.origin_ns)
             finally:
                 live.open_streams -= 1
 
@@ -157,7 +158,7 @@ class _Cell:
             max_in_flight=in_flight_caps(self.tools.config.classes, self.plan.load),
             cell=self.plan.cell,
         )
-        await self._watched(load, watch)
+        await self._watched(load, watch, sender.keep_ahead())
 
     async def run_in_workers(self, processes: int) -> None:
         """Raises SettingFailed when a load process dies. They are started before the cell's origin."""

@@ -41,7 +41,8 @@ class Measured:
     ) -> "Measured":
         """Asks the server what it speaks and how it counts prompt tokens. Raises SettingFailed if it can't be used."""
         backend = config.backend
-        client = httpx.AsyncClient(transport=StampedTransport(clock=clock), trust_env=False, timeout=30.0)
+        transport = StampedTransport(clock=clock)
+        client = httpx.AsyncClient(transport=transport, trust_env=False, timeout=30.0)
         try:
             wanted = setting.get("model", backend.model)
             detected = await detect(
@@ -67,9 +68,10 @@ class Measured:
         key = os.environ.get(backend.api_key_env) if backend.api_key_env else None
         source = Source(backend.kind, running.base_url, running.metrics_url, detected.model, key, running.start_line)
         prefixes = {c.name: c.shared_prefix_tokens for c in config.classes}
-        facts = SenderFacts(target, detected.model, scale, prefixes)
+        preopen = config.run.connections == "preopened"
+        facts = SenderFacts(target, detected.model, scale, prefixes, preopen)
         scraper = Scraper(client, source, config.run.scrape_interval_s)
-        return cls(client, clock, facts, Sender(client, facts), scraper, detected)
+        return cls(client, clock, facts, Sender(client, transport, facts), scraper, detected)
 
     async def send(self, spec: RequestSpec, cell: int, scheduled_ns: int, origin_ns: int) -> RequestRecord:
         """One measured request to its record. Never retried, never an exception: a failure is a record."""

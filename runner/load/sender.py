@@ -8,11 +8,13 @@ import httpx
 
 from runner.load.backlog import Backlog
 from runner.load.client import Answer, Result, Slot, Target, read_answer, send_request
-from runner.load.workload import PromptScale, RequestSpec, make_prompt
+from runner.load.transport import StampedTransport
+from runner.load.workload import PromptScale, RequestSpec, Trace, make_prompt, most_arrivals
 from runner.protocols.facts import Ask
 from storage.records import RequestRecord
 
 Pending = asyncio.Future[RequestRecord]
+REFILL_S = 0.25
 FEW_READS = 4  # an answer this short may be a refusal told inside the stream
 
 
@@ -24,16 +26,32 @@ class SenderFacts:
     model: str | None
     scale: PromptScale
     prefix_tokens: Mapping[str, int]  # shared prefix of each class
+    preopen: bool = False  # connections are opened before requests need them
 
 
 class Sender:
-    """`client` has a StampedTransport. One per process; its answers wait in one backlog."""
+    """One per process: `client` uses `transport`, the answers wait in one backlog."""
 
-    def __init__(self, client: httpx.AsyncClient, facts: SenderFacts) -> None:
+    def __init__(self, client: httpx.AsyncClient, transport: StampedTransport, facts: SenderFacts) -> None:
         self._client = client
+        self._transport = transport
         self._facts = facts
+        self._spare = 0
         self._waiting: dict[int, Pending] = {}
         self._backlog = Backlog(self._hand_over)
+
+    async def open_ahead(self, trace: Trace) -> None:
+        """Before the load begins: a connection for every closed-loop user, and for the arrivals of any half second."""
+        if self._facts.preopen:
+            users = sum(loop.workers for loop in trace.closed_loops)
+            self._spare = most_arrivals(trace.open_loop, round(2 * REFILL_S * 1e9))
+            await self._transport.preopen(self._facts.target.base_url, users + self._spare)
+
+    async def keep_ahead(self) -> None:
+        """While the load runs: connections for what may come before the next look, beside those in use."""
+        while self._spare:
+            await asyncio.sleep(REFILL_S)
+            await self._transport.preopen(self._facts.target.base_url, self._spare)
 
     async def send(self, spec: RequestSpec, cell: int, scheduled_ns: int, origin_ns: int) -> RequestRecord | Pending:
         """One measured request. Never retried, never an exception: a failure is a record.

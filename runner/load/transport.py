@@ -188,6 +188,21 @@ class StampedTransport(httpx.AsyncBaseTransport):
             exchange.tls_ns = connection.tls_ns
         return connection
 
+    async def preopen(self, url: str, idle: int) -> None:
+        """Connects until `idle` connections to the server of `url` wait for requests; dead ones are replaced.
+
+        Says nothing of a server that takes none: its requests will. Does nothing for one that hangs up on idle ones.
+        """
+        origin = origin_of(httpx.URL(url))
+        ready = self._idle.setdefault(origin, [])
+        for connection in [c for c in ready if not c.is_alive()]:
+            ready.remove(connection)
+            connection.close()
+        missing = 0 if origin in self._hangs_up else min(idle, IDLE_PER_ORIGIN) - len(ready)
+        opened = (self._connection(origin, Exchange(), reuse=False) for _ in range(missing))
+        made = await asyncio.gather(*opened, return_exceptions=True)
+        ready += [c for c in made if isinstance(c, Connection)]
+
     def _restart(self, origin: Origin, exchange: Exchange) -> None:
         """The same request again on a new connection: its clock starts again at the resend."""
         self._hangs_up.add(origin)

@@ -33,8 +33,11 @@ async def work() -> None:
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
     job: Job = await read_message(reader)
     clock = Clock()
-    async with httpx.AsyncClient(transport=StampedTransport(clock=clock), trust_env=False, timeout=30.0) as client:
-        load = _Load(job, Sender(client, job.sender), clock, writer)
+    transport = StampedTransport(clock=clock)
+    async with httpx.AsyncClient(transport=transport, trust_env=False, timeout=30.0) as client:
+        sender = Sender(client, transport, job.sender)
+        load = _Load(job, sender, clock, writer)
+        await sender.open_ahead(job.trace)
         freeze()
         writer.write(pack("ready"))
         origin_ns: int = await read_message(reader)
@@ -85,6 +88,7 @@ class _Load:
                 open_streams=lambda: self._open_streams,
                 on_sample=self._samples.append,
             ),
+            self._sender.keep_ahead(),
             self._tell_regularly(),
         ]
         tasks = [asyncio.create_task(h) for h in helpers]

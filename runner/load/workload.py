@@ -113,6 +113,13 @@ def build_trace(
     return Trace(numbered, _closed_loops(classes, load, seed, salt, first_request=len(numbered)))
 
 
+def most_arrivals(specs: Sequence[RequestSpec], within_ns: int) -> int:
+    """The most open-loop requests that arrive within any such span; `specs` by offset."""
+    offsets = np.array([s.offset_ns or 0 for s in specs], dtype=np.int64)
+    after = np.searchsorted(offsets, offsets + within_ns, side="left")
+    return int((after - np.arange(len(offsets))).max()) if len(offsets) else 0
+
+
 def split_trace(trace: Trace, parts: int) -> list[Trace]:
     """The same load in `parts` shares for as many processes: every request is in exactly one of them, unchanged.
 
