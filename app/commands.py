@@ -49,7 +49,7 @@ def run(args: argparse.Namespace) -> int:
     _ask_if_large(config, args.yes)
     data_dir = open_data_folder(args.data)
     check_before_start(config)
-    return _measure(args, data_dir, enqueue(data_dir, config, args.sweep.name))
+    return _measure(args, data_dir, enqueue(data_dir, config, args.sweep.name, args.sweep.parent))
 
 
 def resume(args: argparse.Namespace) -> int:

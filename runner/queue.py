@@ -15,6 +15,7 @@ from pathlib import Path
 
 from runner.config import SweepConfig, count_cells, parse_sweep
 from runner.errors import BusyError, ConfigError
+from runner.trace_texts import read_trace_texts
 from storage.data_folder import locked
 from storage.errors import StorageError
 from storage.json_files import read_json, write_json
@@ -40,11 +41,13 @@ def new_sweep_id(name: str, created_unix_ns: int) -> str:
     return f"{stamp}-{slug}-{''.join(random.SystemRandom().choices(_SUFFIX, k=4))}"
 
 
-def enqueue(data_dir: Path, config: SweepConfig, source: str) -> str:
+def enqueue(data_dir: Path, config: SweepConfig, source: str, base: Path = Path()) -> str:
     """Makes the sweep's folder and puts it in the queue; returns its id. Raises StorageError, and leaves nothing then.
 
-    source: where the config came from, for people: a file's path, "dashboard", the id of an earlier sweep.
+    source: where the config came from, for people: a file's name, "dashboard", the id of an earlier sweep.
+    base: where the paths of recorded traces begin. Raises ConfigError when one cannot be read.
     """
+    traces = read_trace_texts(config, base)
     created = time.time_ns()
     sweep_id = new_sweep_id(config.name, created)
     folder = sweep_folder(data_dir, sweep_id)
@@ -61,6 +64,7 @@ def enqueue(data_dir: Path, config: SweepConfig, source: str) -> str:
                 "created_unix_ns": created,
                 "source": source,
                 "config": config.model_dump(mode="json"),
+                "traces": traces,
             },
         )
         write_state(folder, {"status": "queued", "cells_total": count_cells(config), "cells_done": 0})

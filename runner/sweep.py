@@ -16,15 +16,15 @@ from runner.config import PlannedCell, SweepConfig, plan_cells
 from runner.engines.orphan import end_orphan
 from runner.engines.server import Running, Server
 from runner.environment import describe_machine
-from runner.errors import ConfigError, SettingFailed
+from runner.errors import SettingFailed
 from runner.estimate import sweep_seconds
 from runner.live import LiveFeed, Progress
 from runner.load.clock import Clock
-from runner.load.trace_file import TraceRow, parse_trace
 from runner.measured import Measured
 from runner.preflight import check_before
 from runner.protocols.scrub import scrub
 from runner.queue import read_config, sweep_folder
+from runner.trace_texts import trace_rows
 from runner.writer import Rows, Writer, store_opener
 from storage.errors import GoodputError
 from storage.in_memory import tables_of
@@ -106,10 +106,9 @@ async def _measure(
 ) -> None:
     await asyncio.to_thread(end_orphan, folder)  # before the check: it would hold the port
     await check_before(config)
-    traces = read_traces(config, Path())
     environment = await asyncio.to_thread(describe_machine)
-    created = (read_json(folder / SWEEP) or {}).get("created_unix_ns", time.time_ns())
-    meta = sweep_meta(sweep_id, config, environment, created)
+    asked_for = read_json(folder / SWEEP) or {}
+    meta = sweep_meta(sweep_id, config, environment, asked_for.get("created_unix_ns", time.time_ns()))
     writer = Writer(store_opener(folder, lambda: SweepStore.create(folder, meta)))
     await writer.open()
     server = Server(config, folder)
@@ -117,7 +116,9 @@ async def _measure(
         finished = await writer.finished_cells()
         await asyncio.to_thread(_mend_cell_lines, folder, finished)
         live.cells_done, live.status = len(finished), "running"
-        tools = CellTools(sweep_id, config, writer, live, stop, lambda: asked(folder, "skip"), server.alive, traces)
+        tools = CellTools(
+            sweep_id, config, writer, live, stop, lambda: asked(folder, "skip"), server.alive, trace_rows(asked_for)
+        )
         left = [p for p in plans if p.cell not in finished]
         work = _Cells(folder, meta, server, tools, left)
         await _with_helpers(
@@ -262,21 +263,6 @@ def _mend_cell_lines(folder: Path, finished: Mapping[int, CellRecord]) -> None:
         for row in build_result(read_sweep(folder))["cells"]:
             if row["cell"] in missing:
                 append_line(folder, "cells.jsonl", row)
-
-
-def read_traces(config: SweepConfig, base: Path) -> dict[str, list[TraceRow]]:
-    """Rows of each class that replays a trace file, by class name; paths relative to `base`. Raises ConfigError."""
-    rows = {}
-    for c in config.classes:
-        if c.trace is not None:
-            try:
-                text = (base / c.trace).read_text(encoding="utf-8-sig")
-            except (OSError, UnicodeDecodeError) as e:
-                raise ConfigError(
-                    f"classes.{c.name}.trace: {c.trace} cannot be read ({e}); give the path of a CSV file"
-                ) from None
-            rows[c.name] = parse_trace(text, c.trace)
-    return rows
 
 
 def _verdict(folder: Path) -> str:

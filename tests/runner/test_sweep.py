@@ -121,6 +121,23 @@ def test_a_setting_that_does_not_start_is_a_failed_cell_and_the_sweep_goes_on(da
     assert result["choice"]["setting"] == {"max_num_seqs": 8}
 
 
+def test_a_recorded_trace_is_replayed_and_kept_with_the_sweep(data: Path, tmp_path: Path) -> None:
+    """Arrivals and lengths are those of the file, found from where the sweep file lies; the file may go afterwards."""
+    trace = tmp_path / "trace.csv"
+    trace.write_text("arrival_s,prompt_tokens,output_tokens\n0.3,5,3\n0.5,7,4\n0.9,9,2\n")
+    config = quick_config(
+        grid={"max_num_seqs": [4]},
+        classes=[{"name": "mine", "trace": "trace.csv", "prompt_tokens": 1, "output_tokens": 1}],
+    )
+    sweep_id = enqueue(data, config, "test", tmp_path)
+    trace.unlink()
+    run_one(data, sweep_id, lambda _: None)
+    rows = read_sweep(sweep_folder(data, sweep_id)).requests
+    assert list(rows["scheduled_ns"] / 1e9) == [0.3, 0.5, 0.9]
+    assert list(rows["prompt_tokens"]) == [5, 7, 9]
+    assert list(rows["output_tokens"]) == [3, 4, 2]
+
+
 def test_a_server_that_nobody_runs_stops_the_sweep_before_anything_is_measured(data: Path) -> None:
     """One sentence with the address; the state says failed; no database is made."""
     config = quick_config(
