@@ -46,8 +46,17 @@ class Outcome:
     def server_late_ms(self, due_ms: float) -> float:
         """How late the server itself wrote the chunk that was due `due_ms` after the request was sent; 0 = on time."""
         due = list(accumulate(delay_ms for delay_ms, _ in self.case.chunks))
-        assert self.record.sent_ns is not None
-        return max(0.0, (self.played.written_ns[due.index(round(due_ms))] - self.record.sent_ns) / 1e6 - due_ms)
+        return self._lateness_ms()[due.index(round(due_ms))]
+
+    @property
+    def worst_late_ms(self) -> float:
+        """The server's greatest lateness in this stream: by so much may one gap be longer, and another shorter."""
+        return max(self._lateness_ms())
+
+    def _lateness_ms(self) -> list[float]:
+        due = accumulate(delay_ms for delay_ms, _ in self.case.chunks)
+        sent_ns = self.record.sent_ns or 0
+        return [max(0.0, (at - sent_ns) / 1e6 - ms) for ms, at in zip(due, self.played.written_ns, strict=True)]
 
 
 def play_all() -> dict[str, Outcome]:

@@ -26,13 +26,14 @@ from storage.queries import read_sweep
 from storage.records import SweepMeta
 from storage.side_files import list_sweeps, status_of
 from storage.sweep_store import SCHEMA_VERSION, SweepStore
-from tests.app.views.made_up import made_up_requests, made_up_result, windows
+from tests.app.views.made_up import made_up_result, windows
 from tests.cases.load_cases import load_cases
 from tests.support.small_sweeps import quick_config
 from tests.support.tables import make_request
 
 CASES: dict[str, dict[str, Any]] = {case["id"]: case for case in load_cases()}
 PATIENCE_S = 60.0
+SHORT = {"duration_s": 0.5, "warmup_s": 0.1, "drain_s": 2.0}
 HOLD = """
 import sys, duckdb
 db = duckdb.connect(sys.argv[1])
@@ -91,7 +92,7 @@ def test_eight_readers_beside_a_writer_mix_nothing_up(case_id: str, tmp_path: Pa
 
     def read(worker: int) -> int:
         mixed = 0
-        for turn in range(6):
+        for turn in range(3):
             name = "ab"[(worker + turn) % 2]
             rows = read_sweep(tmp_path / name).requests
             ttft_ms = ((rows["first_chunk_ns"] - rows["scheduled_ns"]) / 1e6).tolist()
@@ -122,7 +123,7 @@ def data(tmp_path: Path) -> Iterator[Path]:
 @pytest.mark.parametrize("case_id", ["E05"])
 def test_a_script_run_that_ends_does_not_end_the_sweep(case_id: str, data: Path) -> None:
     """Started by a thread that ends, clicked again from two others and by five page runs: one sweep, all of it."""
-    config = quick_config(grid={"max_num_seqs": [4], "request_rate": [30.0]})
+    config = quick_config(grid={"max_num_seqs": [4], "request_rate": [60.0]}, run=SHORT)
     started: list[str] = []
 
     def script_run() -> None:
@@ -161,7 +162,7 @@ def test_the_dashboard_works_behind_a_reverse_proxy(case_id: str) -> None:
 def test_the_report_opens_offline_and_carries_plotly_once(case_id: str) -> None:
     """Every figure has its place and its data, one packed copy of plotly draws them all, nothing is asked for."""
     expected = CASES[case_id]["expected"]
-    page = render_page(made_up_result(), made_up_requests(), windows_s=windows())
+    page = render_page(made_up_result(), windows_s=windows())
     slots = re.findall(r'<div class="figure" id="fig-([\w-]+)"', page)
     assert len(slots) == len(set(slots)) >= 5
     assert page.count(assets.plotly_packed()) == expected["plotly_copies"]

@@ -31,7 +31,7 @@ def test_every_case_has_its_test_and_no_other_is_named() -> None:
 
 def test_only_cases_of_later_work_are_skipped_and_they_name_it() -> None:
     """Streams, load and metrics run without exception; a skip says in whose scope it lies."""
-    reasons = defaultdict(list)
+    reasons: defaultdict[str, list[str]] = defaultdict(list)
     for case_id, function in case_tests():
         reasons[case_id] += [m.kwargs["reason"] for m in function.pytestmark if m.name in ("skip", "skipif", "xfail")]
     skipped = {case_id: told for case_id, told in reasons.items() if told}

@@ -122,7 +122,8 @@ def oom_sweep() -> SweepConfig:
     return quick_config(
         backend={"kind": "vllm", "url": f"http://127.0.0.1:{port}"},
         control={"mode": "process", "command": [*engine, "--ctx", "{ctx}"]},
-        grid={"ctx": CASES["D05"]["input"]["grid"]["ctx"], "request_rate": [30.0]},
+        grid={"ctx": CASES["D05"]["input"]["grid"]["ctx"], "request_rate": [60.0]},
+        run={"duration_s": 0.5, "warmup_s": 0.1, "drain_s": 2.0},
     )
 
 
@@ -168,10 +169,10 @@ def test_a_server_that_serialises_is_told(case_id: str) -> None:
 
     async def load() -> list[Any]:
         async with serving(play) as url:
-            return (await drive(url, build_trace(config.classes, {}, 2.0, seed=1), end_s=2.0, drain_s=5.0))[1]
+            return (await drive(url, build_trace(config.classes, {}, 1.0, seed=1), end_s=1.0, drain_s=5.0))[1]
 
     records = on_our_loop(load())
-    cell = make_cell(setting={"kv_tokens": 4096}, load={}, window_end_ns=2 * SECOND)
+    cell = make_cell(setting={"kv_tokens": 4096}, load={}, window_end_ns=SECOND)
     shown = build_result(make_tables(records, cells=[cell], config=config))["cells"][0]
     assert shown["engine"]["streams_max"] == expected["observed_parallel"]
     assert set(expected["flags"]) <= set(shown["flags"])

@@ -330,16 +330,17 @@ def test_silence_beyond_the_user_s_limit_is_a_timeout_that_says_how_long() -> No
     assert (got["error_kind"], "0.3 s" in got["error_detail"]) == ("timeout", True)
 
 
-@pytest.mark.parametrize("end", ["", "/", "/v1", "/v1/chat/completions"])
-def test_a_probe_of_a_case_is_what_the_command_prints(end: str) -> None:
+def test_probes_of_a_case_are_what_the_command_prints() -> None:
     """The whole way of `goodput probe URL`, whatever the base URL ends with: no flag, a connect time, strict JSON."""
 
-    async def probed() -> Json:
+    async def probed() -> list[Json]:
         async with replay_server() as base:
-            return await probe(f"{base}/A44{end}")
+            return await asyncio.gather(
+                *(probe(f"{base}/A44{end}") for end in ("", "/", "/v1", "/v1/chat/completions"))
+            )
 
-    got = on_our_loop(probed())
-    assert (got["outcome"], got["text"], got["output_tokens"]) == ("ok", "All of it at once", 5)
-    assert got["flags"] == ["multi_token_chunks"]
-    assert got["connect_ms"] is not None
-    assert json.loads(json.dumps(got, allow_nan=False)) == got
+    for got in on_our_loop(probed()):
+        assert (got["outcome"], got["text"], got["output_tokens"]) == ("ok", "All of it at once", 5)
+        assert got["flags"] == ["multi_token_chunks"]
+        assert got["connect_ms"] is not None
+        assert json.loads(json.dumps(got, allow_nan=False)) == got
