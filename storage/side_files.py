@@ -184,16 +184,10 @@ def _summary(folder: Path, now_unix_ns: int) -> SweepSummary:
         cells_total=_count((state or {}).get("cells_total")),
         cells_done=_count((state or {}).get("cells_done")),
         verdict=verdict if isinstance(verdict, str) else None,
-        simulated=_is_simulated(sweep),
+        simulated=(sweep or {}).get("simulated") is True,
         folder=folder,
     )
 
 
 def _count(value: object) -> int:
     return value if isinstance(value, int) and not isinstance(value, bool) else 0
-
-
-def _is_simulated(sweep: dict[str, Any] | None) -> bool:
-    config = (sweep or {}).get("config")
-    backend = config.get("backend") if isinstance(config, dict) else None
-    return isinstance(backend, dict) and backend.get("kind") == "simulated"

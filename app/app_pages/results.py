@@ -9,7 +9,7 @@ from app.views.batch import batch_figure, batch_rows
 from app.views.frontier import frontier_figure
 from app.views.percentiles import percentiles_figure
 from app.views.share import share_figure
-from app.views.verdict import flat_facts, verdict
+from app.views.verdict import flat_facts, origin_note, verdict
 from runner.queue import delete_sweep
 from storage.errors import GoodputError
 from storage.side_files import LIVE
@@ -56,6 +56,8 @@ said, pick, dark = verdict(result, w), c.chosen_cell(result), ui.dark()
 
 with answer:
     ui.say(said.headline, level=2)
+    if note := origin_note(result, w):
+        st.caption(ui.plain(note))
     ui.say(said.detail)
     if pick is not None:
         result_parts.tiles(pick, w)

@@ -9,7 +9,7 @@ from app.views import table
 from app.views.batch import batch_rows
 from app.views.heatmap import Grid, Square, heat_grid
 from app.views.rules import blind_mean, rule_rows, rule_titles
-from app.views.verdict import flat_facts, target_sentences, verdict, warning_rows
+from app.views.verdict import flat_facts, origin_note, target_sentences, verdict, warning_rows
 from app.words import Words
 
 HEAT_LEVELS = 20
@@ -35,7 +35,8 @@ def figure_slot(name: str, label: str) -> str:
 
 def header(result: c.Result, words: Words) -> str:
     """Wordmark, sweep name, badges and the page's buttons."""
-    badge = f'<span class="badge">{esc(words.text("simulated"))}</span>' if result.get("simulated") else ""
+    note = origin_note(result, words)
+    badge = f'<span class="badge">{esc(note)}</span>' if note else ""
     buttons = (
         ("copy-md", words.text("Copy as Markdown")),
         ("theme", words.text("Light / dark")),

@@ -20,11 +20,20 @@ class Verdict:
     against_raw: str | None
 
 
+def origin_note(result: c.Result, words: Words = ENGLISH) -> str | None:
+    """Says of a result that no real server stands behind it; null for a measured server."""
+    if result.get("simulated"):
+        return words.text("Virtual time: nothing was measured, a model of the hardware was calculated.")
+    if (result.get("backend") or {}).get("kind") == "simulated":
+        return words.text("Built-in engine: the hardware is modelled, only the traffic is real.")
+    return None
+
+
 def verdict(result: c.Result, words: Words = ENGLISH) -> Verdict:
     """What to set and what it gives; with nothing measured, that."""
     cell, choice = c.chosen_cell(result), result.get("choice") or {}
     if cell is None:
-        return Verdict(words.text("No setting could be measured."), str(choice.get("reason") or ""), None, False, None)
+        return Verdict(words.text("No setting could be chosen."), str(choice.get("reason") or ""), None, False, None)
     met = bool(choice.get("target_met"))
     name = c.setting_name(cell.get("setting") or {}, c.varying_keys(c.settings_of(result).values()), words)
     goodput = words.per_s(cell.get("goodput_per_s"), "req")

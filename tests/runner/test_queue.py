@@ -56,12 +56,12 @@ def test_a_queued_sweep_has_all_it_needs(tmp_path: Path) -> None:
     sweep_id = enqueue(tmp_path, CONFIG, "demo.toml")
     folder = sweep_folder(tmp_path, sweep_id)
     sweep = json.loads((folder / "sweep.json").read_text())
-    assert set(sweep) == {"sweep_id", "name", "created_unix_ns", "source", "config"}
+    assert set(sweep) == {"sweep_id", "name", "created_unix_ns", "source", "config", "traces"}
     assert (sweep["sweep_id"], sweep["name"], sweep["source"]) == (sweep_id, "How many chats fit?", "demo.toml")
     assert read_config(folder) == CONFIG
     assert [type(v) for v in read_config(folder).grid["flag"]] == [bool, bool]
     (summary,) = list_sweeps(tmp_path)
-    assert (summary.status, summary.cells_total, summary.cells_done, summary.simulated) == ("queued", 12, 0, True)
+    assert (summary.status, summary.cells_total, summary.cells_done, summary.simulated) == ("queued", 12, 0, False)
     assert next_waiting(tmp_path) == sweep_id
 
 

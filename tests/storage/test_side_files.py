@@ -49,10 +49,16 @@ def make_sweep(data_dir: Path, sweep_id: str, created: int, state: dict[str, Any
     """Writes a sweep folder of side files only."""
     folder = data_dir / "sweeps" / sweep_id
     folder.mkdir(parents=True)
-    config = {"backend": {"kind": "simulated" if created % 2 else "vllm"}}
+    config = {"backend": {"kind": "vllm"}}
     write_json(
         folder / "sweep.json",
-        {"sweep_id": sweep_id, "name": f"n{created}", "created_unix_ns": created, "config": config},
+        {
+            "sweep_id": sweep_id,
+            "name": f"n{created}",
+            "created_unix_ns": created,
+            "config": config,
+            "simulated": created % 2 == 1,
+        },
     )
     if state is not None:
         write_state(folder, state)
