@@ -7,7 +7,7 @@ import json
 import pytest
 
 from app.views.table import columns, csv_text, safe_text, shown, table_csv, table_rows, text_table
-from app.views.verdict import markdown, target_sentences, verdict, warning_rows
+from app.views.verdict import markdown, origin_note, target_sentences, verdict, warning_rows
 from app.words import NOTHING
 from tests.app.views.made_up import made_up_result
 
@@ -90,7 +90,7 @@ def test_verdict_where_only_the_load_varied() -> None:
 def test_verdict_without_any_measurement() -> None:
     """A sweep in which everything failed has a verdict too."""
     cells = [{"cell": 0, "setting": {"max_num_seqs": 4}, "status": "failed", "error_kind": "connect"}]
-    assert verdict({"cells": cells, "choice": None}).headline == "No setting could be measured."
+    assert verdict({"cells": cells, "choice": None}).headline == "No setting could be chosen."
 
 
 def test_without_a_start_line_the_settings_are_pasted() -> None:
@@ -133,3 +133,10 @@ def test_markdown_is_text_in_a_forum() -> None:
 def test_result_is_strict_json() -> None:
     """The fixture itself holds what the interface promises: no NaN."""
     json.dumps(made_up_result(), allow_nan=False)
+
+
+def test_a_result_without_a_real_server_says_so() -> None:
+    """Modelled hardware and virtual time are named; a measured server needs no note."""
+    assert "modelled" in (origin_note({"backend": {"kind": "simulated"}, "simulated": False}) or "")
+    assert "Virtual time" in (origin_note({"backend": {"kind": "simulated"}, "simulated": True}) or "")
+    assert origin_note({"backend": {"kind": "llama_cpp"}, "simulated": False}) is None
