@@ -30,6 +30,7 @@ ONLY_IN = {
 PURE = (
     "runner/config.py",
     "runner/load/arrivals.py",
+    "runner/load/event_rate.py",
     "runner/load/trace_file.py",
     "runner/load/words.py",
     "runner/load/workload.py",

@@ -39,7 +39,7 @@ MIXED: dict[str, Any] = {
         {"name": "agent", "closed": {"concurrency": 3}, "prompt_tokens": 10, "output_tokens": {"uniform": [4, 9]}},
     ],
 }
-LONGER = {"duration_s": 2.5, "warmup_s": 0.2, "drain_s": 1.0}
+LONGER = {"duration_s": 2.0, "warmup_s": 0.2, "drain_s": 1.0}
 
 
 def forced(processes: int, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -129,6 +129,29 @@ def test_a_load_process_that_dies_fails_its_cell_only(tmp_path: Path, monkeypatc
     assert cells.iloc[0]["exit_code"] == -signal.SIGKILL
     assert all(gone(p) for p in killed)
     assert load_processes_of(os.getpid()) == []
+
+
+def test_a_load_process_that_hangs_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that is still there but says nothing more fails the cell after its time, and is killed."""
+    forced(2, monkeypatch)
+    monkeypatch.setattr("runner.load.workers.GRACE_S", 0.2)
+    monkeypatch.setattr("runner.load.workers.STOP_LIMIT_S", 0.5)
+    data = open_data_folder(tmp_path / "data")
+    run = {"duration_s": 1.0, "warmup_s": 0.2, "drain_s": 0.2}
+    sweep_id = enqueue(data, quick_config(grid={"request_rate": [20.0]}, run=run), "test")
+    held: list[psutil.Process] = []
+
+    def hold_one(line: Mapping[str, Any]) -> None:
+        if line["sent"] and not held:
+            held.extend(load_processes_of(os.getpid()))
+            held[0].suspend()
+
+    assert run_one(data, sweep_id, hold_one) == "done"
+    (cell,) = read_sweep(sweep_folder(data, sweep_id)).cells.itertuples()
+    assert (cell.status, cell.error_kind) == ("failed", "exited")
+    assert "did not end" in cell.error_detail
+    assert len(held) == 2
+    assert all(gone(p) for p in held)
 
 
 def test_a_stop_cuts_the_load_of_all_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
