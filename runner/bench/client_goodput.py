@@ -1,48 +1,50 @@
-"""Our own client, as a sweep uses it: transport, backlog, parsing, record."""
+"""Our own client, as a sweep uses it: pacing, transport, backlog, parsing, record."""
 
 from array import array
+from functools import partial
+from itertools import accumulate
 from time import monotonic_ns
 
 import httpx
 
-from runner.bench.closed_loop import Plan, Seen, run_client, run_workers
+from runner.bench.measured_client import Plan, Seen, Work, run_client, send_all
 from runner.load.backlog import Backlog
-from runner.load.client import Result, Slot, Target, send_request
+from runner.load.client import Answer, Result, Slot, Target, send_request
 from runner.load.event_loop import new_event_loop
 from runner.load.garbage import freeze
+from runner.load.generator import sleep_until_ns
 from runner.load.transport import StampedTransport
 from runner.protocols.facts import Ask
 
-clocks: set[str] = set()
 
-
-async def run(plan: Plan) -> list[Seen]:
+async def run(plan: Plan) -> Work:
     target = Target(plan.url)
     ask = Ask("count", "bench", plan.tokens)
-    seen: list[Seen] = []
-    backlog = Backlog(lambda _, result: seen.append(seen_in(result)))
-    freeze()
+    work = Work([], 0, "kernel")
+    backlog = Backlog(partial(note, work))
     async with httpx.AsyncClient(transport=StampedTransport(), trust_env=False) as client:
 
-        async def fetch() -> None:
-            answer = await send_request(client, target, ask, Slot(scheduled_ns=monotonic_ns()))
-            backlog.add(answer)
+        async def fetch(due_ns: int) -> None:
+            backlog.add(await send_request(client, target, ask, Slot(due_ns)))
 
-        await run_workers(plan, fetch)
+        await send_all(plan, fetch, partial(sleep_until_ns, exact=True, now_ns=monotonic_ns))
         await backlog.drain()
-    return seen
+    return work
 
 
-def seen_in(result: Result) -> Seen:
+def note(work: Work, answer: Answer, result: Result) -> None:
     record = result.record
     if record.error_kind is not None or record.first_chunk_ns is None or record.sent_ns is None:
         raise SystemExit(f"{record.error_kind}: {record.error_detail}")
-    stamps = array("q", [record.first_chunk_ns])
-    for delta in record.chunk_deltas_us:
-        stamps.append(stamps[-1] + delta * 1000)
-    clocks.add(record.clock)
-    return Seen(record.sent_ns, array("q", map(int, result.text.split())), stamps)
+    steps_ns = (delta * 1000 for delta in record.chunk_deltas_us)
+    stamps_ns = array("q", accumulate(steps_ns, initial=record.first_chunk_ns))
+    numbers = array("q", map(int, result.text.split()))
+    work.seen.append(Seen(record.scheduled_ns, record.sent_ns, numbers, stamps_ns))
+    work.reads = (work.reads or 0) + len(answer.exchange.stamps)
+    if record.clock != "kernel":
+        work.clock = record.clock
 
 
 if __name__ == "__main__":
-    run_client(run, lambda: "user" if "user" in clocks else "kernel", new_event_loop)
+    freeze()  # part of the start, as it is part of getting ready for a cell
+    run_client(run, new_event_loop)

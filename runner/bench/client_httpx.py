@@ -6,15 +6,15 @@ from time import monotonic_ns
 
 import httpx
 
-from runner.bench.closed_loop import BODY, Plan, Seen, run_client, run_workers
+from runner.bench.measured_client import BODY, Plan, Seen, Work, run_client, send_all
 
 
-async def run(plan: Plan) -> list[Seen]:
-    seen: list[Seen] = []
+async def run(plan: Plan) -> Work:
+    work = Work([], None, "user")
     limits = httpx.Limits(max_connections=None, max_keepalive_connections=None)
     async with httpx.AsyncClient(limits=limits, timeout=None, trust_env=False) as client:
 
-        async def fetch() -> None:
+        async def fetch(due_ns: int) -> None:
             numbers, stamps = array("q"), array("q")
             sent_ns = monotonic_ns()
             async with client.stream("POST", f"{plan.url}/v1/chat/completions", json=BODY) as response:
@@ -25,11 +25,11 @@ async def run(plan: Plan) -> list[Seen]:
                         if text:
                             numbers.append(int(text))
                             stamps.append(now)
-            seen.append(Seen(sent_ns, numbers, stamps))
+            work.seen.append(Seen(due_ns, sent_ns, numbers, stamps))
 
-        await run_workers(plan, fetch)
-    return seen
+        await send_all(plan, fetch)
+    return work
 
 
 if __name__ == "__main__":
-    run_client(run, lambda: "user")
+    run_client(run)

@@ -5,7 +5,6 @@ import importlib.util
 import json
 import os
 import platform
-import re
 import subprocess
 import sys
 import tempfile
@@ -13,7 +12,7 @@ from pathlib import Path
 from time import monotonic_ns
 from typing import Any
 
-from runner.bench.figures import Figures, compare
+from runner.bench.scenario import EXAMPLES, Scenario, parse_scenario
 from runner.errors import ConfigError
 from storage.errors import GoodputError
 
@@ -23,52 +22,66 @@ CLIENTS = {
     "httpx": "runner.bench.client_httpx",
 }
 NEEDS = {"goodput": (), "aiohttp": ("aiohttp", "uvloop"), "httpx": ("httpx",)}
-DEFAULT_SCENARIOS = ("64x50", "256x20")
+DEFAULT_SCENARIOS = ("64x50", "256x20", "256x50", "1024x10", "500/s")
+HTTPX_EVENTS_PER_S = 6000.0  # what plain httpx can be asked for on a fast machine; more takes it minutes
 COLUMNS = (
     ("client", "{client}"),
     ("scenario", "{scenario}"),
+    ("send lag p50/p99 ms", "{send_lag_ms[p50]:.3f} / {send_lag_ms[p99]:.3f}"),
     ("TTFT error p50/p99 ms", "{ttft_error_ms[p50]:.3f} / {ttft_error_ms[p99]:.3f}"),
     ("token lag p50/p99 ms", "{token_lag_ms[p50]:.3f} / {token_lag_ms[p99]:.3f}"),
     ("gap error p50/p99 ms", "{gap_error_ms[p50]:.3f} / {gap_error_ms[p99]:.3f}"),
     ("CPU µs/event", "{cpu_us_per_event:.1f}"),
+    ("of aiohttp's", "{cpu_ratio_to_aiohttp:.2f}"),
+    ("µs/request", "{cpu_us_per_request:.0f}"),
+    ("events/read", "{events_per_read:.2f}"),
     ("open", "{streams_open_share:.2%}"),
+    ("saturated", "{saturated}"),
     ("first request s", "{first_request_s:.2f}"),
     ("MB", "{rss_mb:.0f}"),
     ("clock", "{clock}"),
+    ("server late p99 ms", "{server_late_ms[p99]:.2f}"),
 )
+Result = dict[str, Any]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print the figures as JSON")
     parser.add_argument(
-        "--scenario", action="append", metavar="STREAMSxRATE",
-        help="streams x tokens per second of each, such as 256x50; may be repeated (default: 64x50 and 256x20)",
+        "--scenario", action="append", metavar="SCENARIO",
+        help=f"{EXAMPLES}; may be repeated (default: {', '.join(DEFAULT_SCENARIOS)})",
     )  # fmt: skip
     parser.add_argument("--client", action="append", choices=CLIENTS, help="measure only this one; may be repeated")
-    parser.add_argument("--seconds", type=float, default=8.0, help="time in which streams are begun (default 8)")
+    parser.add_argument("--seconds", type=float, default=6.0, help="time in which requests are sent (default 6)")
     parser.add_argument("--tokens", type=int, default=100, help="tokens of each stream (default 100)")
 
 
 def run(args: argparse.Namespace) -> int:
     """Prints the figures; exit code 0. Raises GoodputError."""
-    scenarios = [parse_scenario(text) for text in args.scenario or DEFAULT_SCENARIOS]
+    scenarios = [parse_scenario(text, args.tokens) for text in args.scenario or DEFAULT_SCENARIOS]
     if args.seconds < 1.5 or args.tokens < 2:
         raise ConfigError("bench-client: --seconds must be at least 1.5 and --tokens at least 2")
-    chosen = args.client or list(CLIENTS)
+    from runner.bench.figures import beside_aiohttp  # brings pandas, which `goodput --help` shall not wait for
+    from runner.environment import describe_machine, machine_name
+
+    machine = describe_machine()
     results = []
-    for streams, rate in scenarios:
-        for client in chosen:
+    for scenario in scenarios:
+        for client in args.client or clients_for(scenario):
             missing = [m for m in NEEDS[client] if importlib.util.find_spec(m) is None]
             if missing:
-                print(
-                    f"{client} is not measured: {' and '.join(missing)} is not installed (extra: bench)",
-                    file=sys.stderr,
-                )
+                tell(f"{client} is not measured: {' and '.join(missing)} is not installed (extra: bench)")
                 continue
-            print(f"{client}: {streams} streams x {rate:g} tokens/s …", file=sys.stderr, flush=True)
-            figures = measure(client, streams, rate, args.tokens, args.seconds)
-            results.append({"client": client, "scenario": f"{streams}x{rate:g}", "rate_per_s": rate, **figures})
-    report = {"hardware": hardware(), "python": platform.python_version(), "results": results}
+            tell(f"{client}: {scenario.name} …")
+            figures = measure(client, scenario, args.seconds)
+            asked = {"rate_per_s": scenario.rate, "requests_per_s": scenario.requests_per_s or None}
+            results.append({"client": client, "scenario": scenario.name, **asked, **figures})
+    report = {
+        "hardware": machine_name(machine),
+        "python": platform.python_version(),
+        "load_average_1m": machine["load_average_1m"],
+        "results": beside_aiohttp(results),
+    }
     if args.json:
         print(json.dumps(report, allow_nan=False))
     else:
@@ -76,30 +89,34 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def parse_scenario(text: str) -> tuple[int, float]:
-    """ "256x50" -> (256 streams, 50 tokens/s each)."""
-    match = re.fullmatch(r"(\d+)x(\d+(?:\.\d+)?)", text)
-    if not match or int(match[1]) < 1 or float(match[2]) <= 0:
-        raise ConfigError(f"bench-client: --scenario {text} is not STREAMSxRATE; write for example 256x50")
-    return int(match[1]), float(match[2])
+def tell(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
 
 
-def measure(client: str, streams: int, rate: float, tokens: int, seconds: float) -> Figures:
+def clients_for(scenario: Scenario) -> list[str]:
+    """All, but plain httpx only where it can keep up."""
+    return [c for c in CLIENTS if c != "httpx" or scenario.events_per_s <= HTTPX_EVENTS_PER_S]
+
+
+def measure(client: str, scenario: Scenario, seconds: float) -> Result:
     """One client against a fresh server, each in its own process, on cores of their own where there are two."""
+    from runner.bench.figures import compare
+
+    tokens = ["--tokens", str(scenario.tokens)]
     with tempfile.TemporaryDirectory(prefix="goodput-bench-") as folder:
         truth, out = Path(folder, "truth.json"), Path(folder, "client.json")
-        server_line = [sys.executable, "-m", "runner.bench.paced_server", "--tokens", str(tokens), "--rate", str(rate)]
+        line = [sys.executable, "-m", "runner.bench.paced_server", "--rate", str(scenario.rate), *tokens]
         server = subprocess.Popen(
-            [*server_line, "--truth", str(truth)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            [*line, "--truth", str(truth)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
         assert server.stdout is not None
         try:
             pin(server.pid, 0)
             port = int(server.stdout.readline())
             started_ns = monotonic_ns()
-            line = [sys.executable, "-m", CLIENTS[client], f"http://127.0.0.1:{port}", "--streams", str(streams)]
-            line += ["--seconds", str(seconds), "--tokens", str(tokens), "--out", str(out)]
-            process = subprocess.Popen(line, stdout=subprocess.DEVNULL)
+            line = [sys.executable, "-m", CLIENTS[client], f"http://127.0.0.1:{port}", *tokens, "--out", str(out)]
+            line += ["--streams", str(scenario.streams), "--requests-per-s", str(scenario.requests_per_s)]
+            process = subprocess.Popen([*line, "--seconds", str(seconds)], stdout=subprocess.DEVNULL)
             pin(process.pid, 1)
             if process.wait() != 0:
                 raise GoodputError(f"bench-client: the {client} client ended with code {process.returncode}")
@@ -107,7 +124,7 @@ def measure(client: str, streams: int, rate: float, tokens: int, seconds: float)
         finally:
             server.kill()
             server.wait()
-        return compare(_read(truth), _read(out), streams, started_ns)
+        return compare(_read(truth), _read(out), scenario.streams, started_ns)
 
 
 def _read(path: Path) -> Any:  # noqa: ANN401 - JSON
@@ -122,24 +139,15 @@ def pin(pid: int, core: int) -> None:
             os.sched_setaffinity(pid, {cores[core]})
 
 
-def hardware() -> str:
-    """Processor and number of cores, in words."""
-    name = platform.processor() or platform.machine()
-    if sys.platform == "linux":
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-        name = next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), name)
-    return f"{name}, {os.cpu_count()} cores"
-
-
 def table(report: dict[str, Any]) -> str:
     rows = [[title for title, _ in COLUMNS]]
     rows += [[_cell(shape, result) for _, shape in COLUMNS] for result in report["results"]]
     widths = [max(len(row[i]) for row in rows) for i in range(len(COLUMNS))]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
-    return "\n".join([f"{report['hardware']}, Python {report['python']}", *lines])
+    return "\n".join([f"{report['hardware']}, Python {report['python']}, load {report['load_average_1m']}", *lines])
 
 
-def _cell(shape: str, result: Figures) -> str:
+def _cell(shape: str, result: Result) -> str:
     try:
         return shape.format(**result)
     except TypeError:  # a null: too little was seen

@@ -84,6 +84,7 @@ class PacedServer:
         self.first_numbers = array("q")  # by request: number of its first token, -1 before
         self.ended_ns = array("q")  # by request: when its last token so far was sent
         self.sent_ns = array("q")  # by token number
+        self.late_ns = array("q")  # by token number: sent this long after it was due
 
     def serve(self) -> None:
         """Until standard input closes."""
@@ -163,6 +164,7 @@ class PacedServer:
                 self.first_numbers[stream.index] = len(sent_ns)
             now = self.ended_ns[stream.index] = monotonic_ns()
             sent_ns.append(now)
+            self.late_ns.append(now - stream.due_ns)
             try:
                 stream.sock.send(frame)
                 stream.left -= 1
@@ -182,6 +184,7 @@ class PacedServer:
             "first_numbers": self.first_numbers.tolist(),
             "ended_ns": self.ended_ns.tolist(),
             "sent_ns": self.sent_ns.tolist(),
+            "late_ns": self.late_ns.tolist(),
         }
 
 
