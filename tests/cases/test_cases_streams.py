@@ -41,7 +41,7 @@ def tpot_near(outcome: Outcome, shown: float | None, expected: float | None) -> 
     if shown is None or expected is None:
         return shown is expected
     slack_ms = TOLERANCE_MS + outcome.worst_late_ms
-    return abs(shown - expected) * (outcome.shown["output_tokens"] - 1) <= slack_ms
+    return bool(abs(shown - expected) * (outcome.shown["output_tokens"] - 1) <= slack_ms)
 
 
 def result_of(*records: RequestRecord) -> dict[str, Any]:
