@@ -23,12 +23,14 @@ class Connection:
     """Owns a connected non-blocking socket. `begin` starts an exchange, `wait` returns when there is something new."""
 
     __slots__ = (
-        "_buffer", "_clock", "_every_read", "_failure", "_fd", "_floor_ns", "_hooks", "_incoming", "_loop", "_max_body",
-        "_outgoing", "_raw_bytes", "_says_done", "_sock", "_tls", "_waiter", "_writing", "exchange", "open", "tls_ns",
+        "_buffer", "_every_read", "_failure", "_fd", "_feed", "_floor_ns", "_hooks", "_incoming", "_loop", "_max_body",
+        "_outgoing", "_raw_bytes", "_receive", "_says_done", "_sock", "_tls", "_to_monotonic", "_waiter", "_writing",
+        "exchange", "open", "tls_ns",
     )  # fmt: skip
 
     def __init__(self, sock: socket.socket, clock: Clock) -> None:
-        self._sock, self._fd, self._clock = sock, sock.fileno(), clock
+        self._sock, self._fd = sock, sock.fileno()
+        self._receive, self._to_monotonic = sock.recvmsg, clock.to_monotonic  # looked up once, not at each read
         self._loop = asyncio.get_running_loop()
         self._waiter: asyncio.Future[None] | None = None
         self._failure: ExchangeError | None = None
@@ -43,6 +45,7 @@ class Connection:
         self.tls_ns: int | None = None
         self.exchange = Exchange()
         self._hooks = Hooks(self.exchange, head_only=False)
+        self._feed = self._hooks.parser.feed_data
 
     async def start_tls(self, context: ssl.SSLContext, host: str) -> None:
         """The TLS handshake; sets `tls_ns`. Raises OSError (ssl.SSLError is one)."""
@@ -80,6 +83,7 @@ class Connection:
         `says_done` tells from the body's last bytes that a stream is over: some servers leave the body open after it.
         """
         self.exchange, self._hooks = exchange, Hooks(exchange, head_only=head_only)
+        self._feed = self._hooks.parser.feed_data
         self._failure, self._every_read, self._max_body, self._raw_bytes = None, every_read, max_body, 0
         self._says_done = says_done
         if self._tls is not None:
@@ -141,7 +145,7 @@ class Connection:
     def _on_readable(self) -> None:
         for _ in range(READS_AT_ONCE):
             try:
-                data, ancillary, _, _ = self._sock.recvmsg(READ_BYTES, ANCILLARY_BYTES)
+                data, ancillary, _, _ = self._receive(READ_BYTES, ANCILLARY_BYTES)
             except (BlockingIOError, InterruptedError):
                 return
             except OSError as e:
@@ -150,7 +154,7 @@ class Connection:
             if not data:
                 return self._on_eof(now)
             wall = wall_stamp(ancillary)
-            stamp = None if wall is None else self._clock.to_monotonic(wall, now, self._floor_ns)
+            stamp = None if wall is None else self._to_monotonic(wall, now, self._floor_ns)
             self._floor_ns = now if stamp is None else stamp
             self._take(data, self._floor_ns, stamp is None)
             if len(data) < READ_BYTES or self.exchange.complete or not self.open:
@@ -166,20 +170,22 @@ class Connection:
             if self._failure is not None:
                 return
         self._raw_bytes += len(data)
-        before = len(exchange.parts)
+        parts = exchange.parts
+        before = len(parts)
         try:
-            hooks.parser.feed_data(data)
+            self._feed(data)
         except httptools.HttpParserUpgrade:
             hooks.refused = hooks.refused or "the server asks to switch protocols"
         except httptools.HttpParserError as e:
             if not hooks.done:
                 hooks.refused = f"the answer is not HTTP/1.1: {e}"
             hooks.keep_alive = False
-        count = len(exchange.parts)
+        count = len(parts)
         if count != before:
             exchange.stamps.append(stamp)
             exchange.counts.append(count)
-            exchange.user_stamps += user_time
+            if user_time:
+                exchange.user_stamps += 1
             if self._says_done is not None and (b"[DONE]" in data or len(data) < SHORT_READ_BYTES) and not hooks.done:
                 self._look_for_end(stamp)
         if hooks.refused is not None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from itertools import accumulate, pairwise
 
 from runner.protocols.facts import StreamFacts
 from runner.protocols.scrub import scrub
@@ -68,11 +69,5 @@ def deltas_us(stamps_ns: Sequence[int]) -> tuple[int, ...]:
     a kernel stamp is dated a little late: a stamp before an earlier one is taken as that one. A step has 32 bits in
     the store: one of 71 minutes or more is told as 71 minutes, and what comes after it keeps its own steps.
     """
-    deltas = []
-    latest = before = 0
-    for stamp in stamps_ns[1:]:
-        latest = max(latest, stamp - stamps_ns[0])
-        rounded = (latest + 500) // 1000
-        deltas.append(min(rounded - before, MAX_DELTA_US))
-        before = rounded
-    return tuple(deltas)
+    rounded = [(latest - stamps_ns[0] + 500) // 1000 for latest in accumulate(stamps_ns, max)]
+    return tuple(min(after - before, MAX_DELTA_US) for before, after in pairwise(rounded))

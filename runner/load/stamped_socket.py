@@ -12,6 +12,7 @@ from collections.abc import Callable
 from ipaddress import ip_address
 from typing import Any
 
+SOL_SOCKET = int(socket.SOL_SOCKET)
 SO_TIMESTAMPNS = 35  # include/uapi/asm-generic/socket.h; the socket module has no name for it
 ANCILLARY_BYTES = 64
 TIMESPEC = struct.Struct("@ll")
@@ -42,9 +43,11 @@ def open_warm_up_socket() -> socket.socket:
 def wall_stamp(ancillary: list[tuple[int, int, bytes]]) -> int | None:
     """Kernel receive time, ns of CLOCK_REALTIME, from recvmsg's ancillary data; of several packets the last one's."""
     for level, kind, data in ancillary:
-        if level == socket.SOL_SOCKET and kind == SO_TIMESTAMPNS and len(data) >= TIMESPEC.size:
+        if level == SOL_SOCKET and kind == SO_TIMESTAMPNS and len(data) >= TIMESPEC.size:
+            seconds: int
+            nanoseconds: int
             seconds, nanoseconds = TIMESPEC.unpack_from(data)
-            return int(seconds) * 1_000_000_000 + int(nanoseconds)
+            return seconds * 1_000_000_000 + nanoseconds
     return None
 
 

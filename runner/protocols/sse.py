@@ -39,7 +39,8 @@ class SseParser:
     def feed(self, stamp: int, data: bytes) -> list[Event]:
         """The events that this read completes. `stamp` in ns. Never raises."""
         # The common form, one whole event in one read, is worth a way of its own: it is five times as fast.
-        if self._idle and data[:6] == b"data: " and data[-2:] == b"\n\n" and _one_event(data):
+        plain = self._idle and data[:6] == b"data: " and data[-2:] == b"\n\n"
+        if plain and data.count(b"\n") == 2 and b"\r" not in data:
             self._first_line = False
             return [(stamp, "", data[6:-2].decode("utf-8", "replace"))]
         events: list[Event] = []
@@ -104,10 +105,6 @@ class SseParser:
             self._data_stamp = self._line_stamp = stamp
         elif name == b"event":
             self._name = value.removeprefix(b" ")
-
-
-def _one_event(data: bytes) -> bool:
-    return data.count(b"\n") == 2 and b"\r" not in data
 
 
 def _is_whole(lines: list[bytes]) -> bool:
