@@ -15,7 +15,7 @@ import httpx
 
 from runner.load.exchange import Exchange, ExchangeError
 from runner.load.record import to_record
-from runner.load.transport import Collect
+from runner.load.transport import Collect, send_collected
 from runner.protocols.dialects import DIALECTS, endpoint, says_done
 from runner.protocols.errors import classify_http_error
 from runner.protocols.facts import Ask, ServerParams, StreamFacts, ToolCall
@@ -76,9 +76,7 @@ async def send_request(client: httpx.AsyncClient, target: Target, ask: Ask, slot
     answer = Answer(target, ask, slot)
     collect = Collect(limit_s=target.limit_s, says_done=says_done, reuse=target.reuse, exchange=answer.exchange)
     try:
-        request = build_request(target, ask)
-        request.extensions["goodput"] = collect
-        await client.send(request, stream=True)  # the answer is in the exchange; httpx has nothing to read
+        await send_collected(client, build_request(target, ask), collect)
     except ExchangeError as e:
         answer.error = (e.kind, str(e))
     except (httpx.HTTPError, httpx.InvalidURL, ValueError) as e:

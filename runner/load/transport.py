@@ -70,12 +70,19 @@ class StampedTransport(httpx.AsyncBaseTransport):
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         """Raises ExchangeError: no connection, refused address, timeout, broken off, not HTTP/1.1."""
+        collect = request.extensions.get("goodput")
+        if isinstance(collect, Collect):
+            await self.collect(request, collect)
+            exchange = collect.exchange
+            return httpx.Response(
+                exchange.status or 0,
+                headers=_plain_headers(exchange),
+                stream=_Nothing(),
+                extensions={"goodput": exchange},
+            )
         payload = encode_request(request, await request.aread())
         origin = origin_of(request.url)
         head_only = request.method == "HEAD"
-        collect = request.extensions.get("goodput")
-        if isinstance(collect, Collect):
-            return await self._collect(collect, origin, payload, head_only)
         timeouts = request.extensions.get("timeout") or {}
         connection = await self._open_stream(origin, payload, head_only, timeouts)
         exchange = connection.exchange
@@ -84,7 +91,10 @@ class StampedTransport(httpx.AsyncBaseTransport):
             exchange.status or 0, headers=list(exchange.headers), stream=stream, extensions={"goodput": exchange}
         )
 
-    async def _collect(self, collect: Collect, origin: Origin, payload: bytes, head_only: bool) -> httpx.Response:
+    async def collect(self, request: httpx.Request, collect: Collect) -> None:
+        """The whole answer into `collect.exchange`. Raises ExchangeError."""
+        payload = encode_request(request, await request.aread())
+        origin, head_only = origin_of(request.url), request.method == "HEAD"
         exchange = collect.exchange
         connection: Connection | None = None
         try:
@@ -117,12 +127,6 @@ class StampedTransport(httpx.AsyncBaseTransport):
             if connection is not None:
                 self._put_back(origin, connection)
             exchange.end_ns = exchange.end_ns or monotonic_ns()
-        return httpx.Response(
-            exchange.status or 0,
-            headers=_plain_headers(exchange),
-            stream=_Nothing(),
-            extensions={"goodput": exchange},
-        )
 
     async def _open_stream(
         self, origin: Origin, payload: bytes, head_only: bool, timeouts: dict[str, float | None]
@@ -233,6 +237,15 @@ class StampedTransport(httpx.AsyncBaseTransport):
                 connection.close()
         self._idle.clear()
         self._warm_up.close()
+
+
+async def send_collected(client: httpx.AsyncClient, request: httpx.Request, collect: Collect) -> None:
+    """`client.send` without what the client does around it: its cookies alone, which no measured request has, take as
+    long as everything else. `client` must have a `StampedTransport`. Raises ExchangeError.
+    """
+    transport = client._transport
+    assert isinstance(transport, StampedTransport)
+    await transport.collect(request, collect)
 
 
 class _Nothing(httpx.AsyncByteStream):
