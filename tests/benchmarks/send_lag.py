@@ -24,7 +24,7 @@ from tests.support.paced_sweeps import paced_config
 
 
 def measure(rate: float, seconds: float, connections: str) -> None:
-    runner.sweep.CellTools = partial(runner.sweep.CellTools, processes=lambda *_: 1)  # type: ignore[misc,assignment]
+    runner.sweep.CellTools = partial(runner.sweep.CellTools, processes=lambda *_: 1)  # type: ignore
     with tempfile.TemporaryDirectory() as folder, paced_server(Path(folder), rate=50, ttft_ms=40) as server:
         data = open_data_folder(Path(folder) / "data")
         grid = {"request_rate": [rate]}
