@@ -63,7 +63,10 @@ class Stream:
 
 
 class PacedServer:
-    """`rate` tokens/s per stream on absolute deadlines, the first `ttft_ms` after the request."""
+    """`rate` tokens/s per stream on absolute deadlines, the first at the next tick `ttft_ms` after the request.
+
+    All streams share the ticks, as continuous batching sends: an iteration ends with a token for every running sequence.
+    """
 
     def __init__(self, tokens: int, rate: float, ttft_ms: float) -> None:
         self._tokens, self._gap_ns, self._ttft_ns = tokens, round(1e9 / rate), round(ttft_ms * 1e6)
@@ -152,7 +155,9 @@ class PacedServer:
         self.first_numbers.append(-1)
         self.ended_ns.append(received_ns)
         index = len(self.received_ns) - 1
-        heapq.heappush(self._running, Stream(sock, index, received_ns + self._ttft_ns, self._tokens))
+        ready_ns = received_ns + self._ttft_ns
+        tick_ns = -(-ready_ns // self._gap_ns) * self._gap_ns
+        heapq.heappush(self._running, Stream(sock, index, tick_ns, self._tokens))
 
     def _send_due(self) -> None:
         before, after, sent_ns, running = self._before, self._after, self.sent_ns, self._running

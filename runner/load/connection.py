@@ -12,7 +12,7 @@ from runner.load.clock import Clock
 from runner.load.exchange import MAX_BODY_BYTES, MAX_HEADER_BYTES, Exchange, ExchangeError, Hooks
 from runner.load.stamped_socket import ANCILLARY_BYTES, wall_stamp
 
-READ_BYTES = 16 * 1024
+READ_BYTES = 4 * 1024  # a token is a few hundred bytes; Python allocates the whole buffer at each read
 PIECE_BYTES = 40  # what keeping one body piece costs beside its bytes
 SHORT_READ_BYTES = 32  # the end mark may be cut in two; its second half is a short read
 END_MARK_GRACE_S = 0.25  # after the dialect's end mark, for the end of the body that keeps the connection usable
