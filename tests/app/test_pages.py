@@ -283,5 +283,5 @@ def test_results_of_a_sweep_without_any_request(opened: Open, data_dir: Path) ->
     failed = make_cell(status="failed", error_kind="out_of_memory", error_detail="no room", window_end_ns=None)
     finished_sweep(data_dir, make_tables(cells=[failed]), "empty")
     at = opened(ui.RESULTS, "empty")
-    assert "No setting could be measured" in shown(at)
+    assert "No setting could be chosen" in shown(at)
     assert "no room" in shown(at)
