@@ -10,6 +10,7 @@ import httptools
 
 from runner.load.clock import Clock
 from runner.load.exchange import MAX_BODY_BYTES, MAX_HEADER_BYTES, Exchange, ExchangeError, Hooks
+from runner.load.poller import Poller
 from runner.load.stamped_socket import ANCILLARY_BYTES, wall_stamp
 
 READ_BYTES = 4 * 1024  # a token is a few hundred bytes; Python allocates the whole buffer at each read
@@ -17,19 +18,29 @@ PIECE_BYTES = 40  # what keeping one body piece costs beside its bytes
 SHORT_READ_BYTES = 32  # the end mark may be cut in two; its second half is a short read
 END_MARK_GRACE_S = 0.25  # after the dialect's end mark, for the end of the body that keeps the connection usable
 READS_AT_ONCE = 16  # then the other connections have their turn
+MAX_HELD = 256  # reads, of READ_BYTES at most
+
+
+def may_go_on(data: bytes) -> bool:
+    """Whether more must come after this read of a chunked body: it holds neither its end nor what may be part of it.
+
+    The end is an empty chunk, with or without trailers, so a blank line; an end that was cut in two is a short read.
+    """
+    return data[-4:] != b"\r\n\r\n" and len(data) >= SHORT_READ_BYTES and b"[DONE]" not in data
 
 
 class Connection:
     """Owns a connected non-blocking socket. `begin` starts an exchange, `wait` returns when there is something new."""
 
     __slots__ = (
-        "_buffer", "_every_read", "_failure", "_fd", "_feed", "_floor_ns", "_hooks", "_incoming", "_loop", "_max_body",
-        "_outgoing", "_raw_bytes", "_receive", "_says_done", "_sock", "_tls", "_to_monotonic", "_waiter", "_writing",
-        "exchange", "open", "tls_ns",
+        "_buffer", "_every_read", "_failure", "_fd", "_feed", "_floor_ns", "_held", "_holding", "_hooks", "_incoming",
+        "_loop", "_max_body", "_may_hold",
+        "_outgoing", "_poller", "_raw_bytes", "_receive", "_says_done", "_sock", "_tls", "_to_monotonic", "_waiter",
+        "_writing", "exchange", "open", "tls_ns",
     )  # fmt: skip
 
-    def __init__(self, sock: socket.socket, clock: Clock) -> None:
-        self._sock, self._fd = sock, sock.fileno()
+    def __init__(self, sock: socket.socket, clock: Clock, poller: Poller) -> None:
+        self._sock, self._fd, self._poller = sock, sock.fileno(), poller
         self._receive, self._to_monotonic = sock.recvmsg, clock.to_monotonic  # looked up once, not at each read
         self._loop = asyncio.get_running_loop()
         self._waiter: asyncio.Future[None] | None = None
@@ -39,6 +50,8 @@ class Connection:
         self._buffer = memoryview(b"")
         self._writing = self._every_read = False
         self._raw_bytes = self._floor_ns = 0
+        self._held: list[tuple[bytes, list[tuple[int, int, bytes]], int]] = []
+        self._holding = self._may_hold = False
         self._max_body = MAX_BODY_BYTES
         self._says_done: Callable[[bytes], bool] | None = None
         self.open = True
@@ -86,11 +99,12 @@ class Connection:
         self._feed = self._hooks.parser.feed_data
         self._failure, self._every_read, self._max_body, self._raw_bytes = None, every_read, max_body, 0
         self._says_done = says_done
+        self._held, self._holding, self._may_hold = [], False, not every_read and self._tls is None
         if self._tls is not None:
             self._tls.write(payload)
             payload = self._outgoing.read()
         self._buffer = memoryview(payload)
-        self._loop.add_reader(self._fd, self._on_readable)
+        self._poller.add(self._fd, self._on_readable)
         self._floor_ns = exchange.sent_ns = monotonic_ns()
         self._on_writable()
 
@@ -122,7 +136,7 @@ class Connection:
     def close(self) -> None:
         if self.open:
             self.open = False
-            self._loop.remove_reader(self._fd)
+            self._poller.remove(self._fd)
             if self._writing:
                 self._loop.remove_writer(self._fd)
             self._sock.close()
@@ -151,14 +165,30 @@ class Connection:
             except OSError as e:
                 return self._fail("truncated", f"the connection broke: {e.strerror or e}")
             now = monotonic_ns()
-            if not data:
-                return self._on_eof(now)
-            wall = wall_stamp(ancillary)
-            stamp = None if wall is None else self._to_monotonic(wall, now, self._floor_ns)
-            self._floor_ns = now if stamp is None else stamp
-            self._take(data, self._floor_ns, stamp is None)
+            if data and self._holding and may_go_on(data) and len(self._held) < MAX_HELD:
+                self._held.append((data, ancillary, now))
+            else:
+                self._release()
+                if not data:
+                    return self._on_eof(now)
+                self._take_stamped(data, ancillary, now)
             if len(data) < READ_BYTES or self.exchange.complete or not self.open:
                 return  # a short read has emptied the socket
+
+    def _release(self) -> None:
+        """Looks into the reads that were only kept so far: together, that is much cheaper than one at a time."""
+        held, self._held = self._held, []
+        for data, ancillary, now in held:
+            if self.exchange.complete or not self.open:
+                return
+            self._take_stamped(data, ancillary, now)
+
+    def _take_stamped(self, data: bytes, ancillary: list[tuple[int, int, bytes]], now: int) -> None:
+        wall = wall_stamp(ancillary)
+        stamp = None if wall is None else self._to_monotonic(wall, now, self._floor_ns)
+        self._floor_ns = now if stamp is None else stamp
+        self._take(data, self._floor_ns, stamp is None)
+        self._holding = self._may_hold and self._hooks.chunked
 
     def _take(self, data: bytes, stamp: int, user_time: bool) -> None:
         exchange, hooks = self.exchange, self._hooks
@@ -243,7 +273,7 @@ class Connection:
     def _finish(self, stamp: int) -> None:
         self.exchange.end_ns = stamp
         self.exchange.complete = True
-        self._loop.remove_reader(self._fd)
+        self._poller.remove(self._fd)
         if not self._hooks.keep_alive or self._writing:
             self.close()
         self._wake()

@@ -101,12 +101,12 @@ def inflate(reads: list[StampedRead], limit: int = MAX_BODY_BYTES) -> list[Stamp
 class Hooks:
     """What httptools calls while it is fed: keeps status, headers and body pieces of the final answer."""
 
-    __slots__ = ("done", "exchange", "head_done", "head_only", "keep_alive", "on_body", "parser", "refused")
+    __slots__ = ("chunked", "done", "exchange", "head_done", "head_only", "keep_alive", "on_body", "parser", "refused")
 
     def __init__(self, exchange: Exchange, *, head_only: bool) -> None:
         self.exchange = exchange
         self.head_only = head_only  # the answer to HEAD has no body, whatever its headers say
-        self.head_done = self.done = self.keep_alive = False
+        self.head_done = self.done = self.keep_alive = self.chunked = False
         self.refused: str | None = None
         self.on_body = exchange.parts.append  # the one hot call: straight into the list
         self.parser = httptools.HttpResponseParser(self)
@@ -132,6 +132,8 @@ class Hooks:
             self.refused = f"transfer-encoding {coding.decode('latin-1')[:40]} is not supported"
         elif self.head_only:
             self.done = True
+        else:
+            self.chunked = coding is not None
 
     def on_message_complete(self) -> None:
         if self.head_done and not self.done:

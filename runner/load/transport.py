@@ -17,6 +17,7 @@ import httpx
 from runner.load.clock import Clock
 from runner.load.connection import Connection
 from runner.load.exchange import MAX_BODY_BYTES, Exchange, ExchangeError
+from runner.load.poller import Poller
 from runner.load.stamped_socket import Address, connect, open_warm_up_socket, raise_open_files, resolve
 from runner.load.targets import allowed_hosts, refusal
 from runner.load.turnstile import Turnstile
@@ -65,6 +66,7 @@ class StampedTransport(httpx.AsyncBaseTransport):
         self._hangs_up: set[Origin] = set()  # promises keep-alive and closes all the same, as llama.cpp does
         self._names: dict[tuple[str, int], tuple[int, list[Address]]] = {}
         self._turnstile = Turnstile()
+        self._poller: Poller | None = None
         self._warm_up = open_warm_up_socket()
         raise_open_files()
 
@@ -182,7 +184,9 @@ class StampedTransport(httpx.AsyncBaseTransport):
             self._names[host, port] = (began + NAME_TTL_NS, addresses)
         sock = await connect(host, addresses, lambda address: refusal(host, address, self._allow))
         exchange.connect_ns = monotonic_ns() - began
-        connection = Connection(sock, self.clock)
+        if self._poller is None:  # not before there is an event loop
+            self._poller = Poller()
+        connection = Connection(sock, self.clock, self._poller)
         if scheme == "https":
             try:
                 await connection.start_tls(self._tls_context(), host)
@@ -236,6 +240,8 @@ class StampedTransport(httpx.AsyncBaseTransport):
             for connection in connections:
                 connection.close()
         self._idle.clear()
+        if self._poller is not None:
+            self._poller.close()
         self._warm_up.close()
 
 
