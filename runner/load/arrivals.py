@@ -40,8 +40,8 @@ def arrival_offsets_ns(
         units = np.arange(int(rate * total_s) + 1, dtype=np.float64) + 0.5
     else:
         units = _unit_arrivals(rate * total_s, rng, 1.0 if process == "poisson" else cv)
-    offsets = np.rint(units * (1e9 / rate)).astype(np.int64)
-    return offsets[offsets < total_ns]
+    offsets = np.rint(units * (1e9 / rate))
+    return offsets[offsets < total_ns].astype(np.int64)  # in this order: at tiny rates an offset fits no int64
 
 
 def _unit_arrivals(until: float, rng: np.random.Generator, cv: float) -> npt.NDArray[np.float64]:

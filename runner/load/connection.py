@@ -134,6 +134,7 @@ class Connection:
         return False
 
     def close(self) -> None:
+        self._release()  # what came before a cut is kept
         if self.open:
             self.open = False
             self._poller.remove(self._fd)
@@ -171,24 +172,48 @@ class Connection:
                 self._release()
                 if not data:
                     return self._on_eof(now)
-                self._take_stamped(data, ancillary, now)
+                if self.exchange.complete or not self.open:
+                    return
+                user_time = self._stamp(ancillary, now) is None
+                self._take(data, self._floor_ns, user_time)
+                self._holding = self._may_hold and self._hooks.chunked
             if len(data) < READ_BYTES or self.exchange.complete or not self.open:
                 return  # a short read has emptied the socket
 
     def _release(self) -> None:
         """Looks into the reads that were only kept so far: together, that is much cheaper than one at a time."""
         held, self._held = self._held, []
+        parts, stamps, counts = self.exchange.parts, self.exchange.stamps, self.exchange.counts
+        count = len(parts)
         for data, ancillary, now in held:
-            if self.exchange.complete or not self.open:
-                return
-            self._take_stamped(data, ancillary, now)
+            stamp = self._stamp(ancillary, now)
+            self._raw_bytes += len(data)
+            self._parse(data)
+            if len(parts) != count:
+                count = len(parts)
+                stamps.append(self._floor_ns)
+                counts.append(count)
+                self.exchange.user_stamps += stamp is None
+        if held:
+            self._judge(self._floor_ns, ended=False)
 
-    def _take_stamped(self, data: bytes, ancillary: list[tuple[int, int, bytes]], now: int) -> None:
+    def _stamp(self, ancillary: list[tuple[int, int, bytes]], now: int) -> int | None:
+        """The kernel's stamp on our clock, None without one; `_floor_ns` is then the stamp to use, in either case."""
         wall = wall_stamp(ancillary)
         stamp = None if wall is None else self._to_monotonic(wall, now, self._floor_ns)
         self._floor_ns = now if stamp is None else stamp
-        self._take(data, self._floor_ns, stamp is None)
-        self._holding = self._may_hold and self._hooks.chunked
+        return stamp
+
+    def _parse(self, data: bytes) -> None:
+        hooks = self._hooks
+        try:
+            self._feed(data)
+        except httptools.HttpParserUpgrade:
+            hooks.refused = hooks.refused or "the server asks to switch protocols"
+        except httptools.HttpParserError as e:
+            if not hooks.done:
+                hooks.refused = f"the answer is not HTTP/1.1: {e}"
+            hooks.keep_alive = False
 
     def _take(self, data: bytes, stamp: int, user_time: bool) -> None:
         exchange, hooks = self.exchange, self._hooks
@@ -202,14 +227,7 @@ class Connection:
         self._raw_bytes += len(data)
         parts = exchange.parts
         before = len(parts)
-        try:
-            self._feed(data)
-        except httptools.HttpParserUpgrade:
-            hooks.refused = hooks.refused or "the server asks to switch protocols"
-        except httptools.HttpParserError as e:
-            if not hooks.done:
-                hooks.refused = f"the answer is not HTTP/1.1: {e}"
-            hooks.keep_alive = False
+        self._parse(data)
         count = len(parts)
         if count != before:
             exchange.stamps.append(stamp)
@@ -218,6 +236,12 @@ class Connection:
                 exchange.user_stamps += 1
             if self._says_done is not None and (b"[DONE]" in data or len(data) < SHORT_READ_BYTES) and not hooks.done:
                 self._look_for_end(stamp)
+        self._judge(stamp, ended=ended)
+
+    def _judge(self, stamp: int, *, ended: bool) -> None:
+        """Goes on, or ends the exchange, by what the parser has seen so far."""
+        hooks = self._hooks
+        count = len(self.exchange.parts)
         if hooks.refused is not None:
             self._fail("http_error", hooks.refused)
         elif hooks.done:

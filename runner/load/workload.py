@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from runner.config import Length, RequestClass, Scalar
+from runner.config import MOST_TOKENS, Length, RequestClass, Scalar
 from runner.errors import ConfigError
 from runner.load.arrivals import Purpose, arrival_offsets_ns, random_stream
 from runner.load.trace_file import TraceRow
@@ -243,7 +243,7 @@ def _lengths(length: Length, seed: int, name: str, purpose: Purpose) -> Iterator
             assert length.p90 is not None
             sigma = math.log(length.p90 / length.p50) / Z90
             block = np.rint(length.p50 * np.exp(sigma * rng.standard_normal(_BLOCK)))
-            block = np.clip(block, 1, length.max)
+            block = np.clip(block, 1, length.max or MOST_TOKENS)
         yield from block.astype(np.int64).tolist()
 
 

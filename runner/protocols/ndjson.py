@@ -19,6 +19,11 @@ class NdjsonParser:
         self._tail_stamp = 0
         self._first_line = True
 
+    @property
+    def idle(self) -> bool:
+        """Never by the rules of server-sent events, which end an event with a blank line."""
+        return False
+
     def feed(self, stamp: int, data: bytes) -> list[Event]:
         """The lines that this read completes, as events without a name; blank ones left out. Never raises."""
         lines = data.split(b"\n")

@@ -51,6 +51,12 @@ def _read_events(
     seen = 0
     shortcut = Shortcut(lambda event, probe: _take_event(0, "", event, take, probe))
     for stamp, data in reads:
+        if shortcut.head and data.startswith(shortcut.head) and data.endswith(shortcut.tail) and parser.idle:
+            plain = None if answer.ended or answer.error else shortcut.text_in(data)
+            if plain is not None:
+                seen += 1
+                answer.add(stamp, plain)
+                continue
         for at, name, text in parser.feed(stamp, data):
             seen += 1
             plain = None if name or answer.ended or answer.error else shortcut.text_of(text)

@@ -17,11 +17,13 @@ _USES_PER_TRY = 8
 class Shortcut:
     """For one stream. `parse(event, answer)` is the long way: an event's data into an answer, for any answer."""
 
-    __slots__ = ("_parse", "_prefix", "_suffix", "_tries", "_uses")
+    __slots__ = ("_parse", "_prefix", "_suffix", "_tries", "_uses", "head", "tail")
 
     def __init__(self, parse: Callable[[str, Answer], None]) -> None:
         self._parse = parse
         self._prefix = self._suffix = ""
+        # the bytes around the text of such an event where it is a read of its own; empty while nothing is learned
+        self.head = self.tail = b""
         self._tries = self._uses = 0
 
     def text_of(self, event: str) -> str | None:
@@ -29,6 +31,13 @@ class Shortcut:
         if not (self._prefix and event.startswith(self._prefix) and event.endswith(self._suffix)):
             return None
         text = event[len(self._prefix) : -len(self._suffix)]  # empty also where both overlap
+        return self._plain(text)
+
+    def text_in(self, read: bytes) -> str | None:
+        """The same for a read that begins with `head` and ends with `tail`: one server-sent event and nothing else."""
+        return self._plain(read[len(self.head) : -len(self.tail)].decode("utf-8", "replace"))
+
+    def _plain(self, text: str) -> str | None:
         # JSON takes no control characters, and these are not printable
         if not text or '"' in text or "\\" in text or not text.isprintable():
             return None
@@ -44,6 +53,7 @@ class Shortcut:
         prefix, suffix = f'{before}"', f'"{after}'
         if self._tells_only_text(prefix, suffix):
             self._prefix, self._suffix = prefix, suffix
+            self.head, self.tail = f"data: {prefix}".encode(), f"{suffix}\n\n".encode()
 
     def _tells_only_text(self, prefix: str, suffix: str) -> bool:
         """Whether what stands between these two is the text that the dialect reads, and all that it reads."""

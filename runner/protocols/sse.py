@@ -36,6 +36,11 @@ class SseParser:
         self._first_line = True
         self._idle = True  # nothing of an event is held back
 
+    @property
+    def idle(self) -> bool:
+        """Nothing of an event is held back: the next read begins a line."""
+        return self._idle
+
     def feed(self, stamp: int, data: bytes) -> list[Event]:
         """The events that this read completes. `stamp` in ns. Never raises."""
         # The common form, one whole event in one read, is worth a way of its own: it is five times as fast.

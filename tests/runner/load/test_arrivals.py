@@ -26,6 +26,13 @@ def test_constant_count_is_rate_times_time(rate: float, total_s: float, count: i
 
 
 @pytest.mark.parametrize("process", PROCESSES)
+@pytest.mark.parametrize("rate", [1e-11, 1e-300])
+def test_a_rate_too_low_for_the_run_sends_nothing(process: Process, rate: float):
+    """An offset that fits no 64-bit integer is behind the end, not before the start."""
+    assert offsets(process, rate, 10.0).tolist() == []
+
+
+@pytest.mark.parametrize("process", PROCESSES)
 @settings(deadline=None)
 @given(rate=st.floats(0.05, 300), seed=st.integers(-3, 2**64), total_s=st.floats(0.1, 20))
 def test_offsets_ascend_inside_the_run(process: Process, rate: float, seed: int, total_s: float):

@@ -18,7 +18,7 @@ from runner.load.exchange import Exchange, ExchangeError
 from runner.load.stamped_socket import enable_stamps, wall_stamp
 from runner.load.transport import Collect, StampedTransport
 from runner.protocols.dialects import says_done
-from tests.support.scripted_http import HEAD, chunk, scripted, serving, take_request
+from tests.support.scripted_http import CHUNKED_HEAD, HEAD, chunk, scripted, serving, take_request
 
 
 async def fetch(url: str, *, transport: StampedTransport | None = None, **options: object) -> Exchange:
@@ -505,6 +505,44 @@ def test_cancelling_closes_the_socket() -> None:
     exchange = asyncio.run(run())
     assert body(exchange) == b"first"
     assert exchange.end_ns is not None
+
+
+@pytest.mark.parametrize("how", ["cancelled", "timeout", "broken"])
+def test_what_came_before_a_cut_is_kept_read_by_read(how: str) -> None:
+    """Reads that were only kept so far are looked into when the request ends early: five chunks, five kernel stamps."""
+    pieces = [b"data: " + str(i).encode() * 40 + b"\n\n" for i in range(5)]
+
+    async def run() -> Exchange:
+        sent = asyncio.Event()
+
+        async def play(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await take_request(reader)
+            writer.write(CHUNKED_HEAD)
+            for piece in pieces:
+                writer.write(chunk(piece))
+                await writer.drain()
+                await asyncio.sleep(0.03)
+            sent.set()
+            if how == "broken":
+                writer.transport.abort()
+            else:
+                await reader.read()
+
+        async with serving(play) as url, httpx.AsyncClient(transport=StampedTransport(allow=())) as client:
+            collect = Collect(limit_s=2.0 if how == "timeout" else None)
+            task = asyncio.create_task(client.post(url, content=b"{}", extensions={"goodput": collect}))
+            await asyncio.wait_for(sent.wait(), 30)
+            await asyncio.sleep(0.1)
+            if how == "cancelled":
+                task.cancel()
+            await asyncio.wait([task])
+            return collect.exchange
+
+    exchange = asyncio.run(run())
+    assert body(exchange) == b"".join(pieces)
+    assert [data for _, data in exchange.reads()] == pieces
+    gaps_ms = [(after - before) / 1e6 for before, after in pairwise(exchange.stamps)]
+    assert all(gap >= 25 for gap in gaps_ms)
 
 
 def test_many_streams_run_at_once() -> None:
