@@ -42,14 +42,20 @@ def dashboard(args: argparse.Namespace) -> int:
 def run(args: argparse.Namespace) -> int:
     """One sweep file to its end."""
     from runner.once import check_before_start
-    from runner.queue import enqueue
+    from runner.queue import enqueue, hold_lock
     from runner.sweep_file import load_sweep
 
     config = load_sweep(args.sweep)
     _ask_if_large(config, args.yes)
     data_dir = open_data_folder(args.data)
-    check_before_start(config)
-    return _measure(args, data_dir, enqueue(data_dir, config, args.sweep.name, args.sweep.parent))
+    with hold_lock(data_dir):  # before the sweep waits in the queue: what is refused must not be measured later
+        pass
+    try:
+        check_before_start(config)
+        sweep_id = enqueue(data_dir, config, args.sweep.name, args.sweep.parent)
+    except ConfigError as e:
+        raise ConfigError(f"{args.sweep}: {e}") from None
+    return _measure(args, data_dir, sweep_id)
 
 
 def resume(args: argparse.Namespace) -> int:
@@ -100,6 +106,7 @@ def report(args: argparse.Namespace) -> int:
 
 def probe(args: argparse.Namespace) -> int:
     """Exit code 1 when the request failed; the object says why."""
+    from runner.engines.address import is_web_address
     from runner.once import probe_once
     from runner.protocols.dialects import DIALECTS
 
@@ -107,6 +114,8 @@ def probe(args: argparse.Namespace) -> int:
         raise ConfigError(f"--api {args.api} is not known; choose one of {', '.join(DIALECTS)}")
     if args.max_tokens < 1:
         raise ConfigError(f"--max-tokens {args.max_tokens} is too small; ask for at least 1")
+    if not is_web_address(args.url):
+        raise ConfigError(f"{args.url!r} is not a web address; write it as http://host:port")
     answer = probe_once(
         args.url,
         api=args.api,

@@ -18,6 +18,10 @@ BACKEND_KINDS = (
 Api = Literal[
     "openai_chat", "openai_completions", "ollama_chat", "ollama_generate", "llamacpp_completion", "tgi_generate_stream"
 ]
+MOST_TOKENS = 10_000_000  # of one prompt or answer; a slip of the hand must not fill the memory
+MOST_S = 30 * 86_400.0
+MOST_REQUESTS = 10_000_000  # of one class in one cell
+Seconds = Annotated[float, Field(le=MOST_S)]
 GapRule = Literal["p99_gap", "mean_tpot", "every_gap", "deadline", "fluidity"]
 
 
@@ -38,19 +42,19 @@ def _length(value: object) -> object:
 class Length(_Model):
     """Tokens: exactly one of fixed, uniform = [low, high] (inclusive), or lognormal by p50/p90 (cut at max)."""
 
-    fixed: int | None = Field(None, ge=1)
+    fixed: int | None = Field(None, ge=1, le=MOST_TOKENS)
     uniform: tuple[int, int] | None = None
-    p50: float | None = Field(None, gt=0)
-    p90: float | None = Field(None, gt=0)
-    max: int | None = Field(None, ge=1)
+    p50: float | None = Field(None, gt=0, le=MOST_TOKENS)
+    p90: float | None = Field(None, gt=0, le=MOST_TOKENS)
+    max: int | None = Field(None, ge=1, le=MOST_TOKENS)
 
     @model_validator(mode="after")
     def _one_kind(self) -> Self:
         kinds = [self.fixed is not None, self.uniform is not None, self.p50 is not None]
         if sum(kinds) != 1:
             raise ValueError("give exactly one of fixed, uniform or p50 with p90")
-        if self.uniform and not 1 <= self.uniform[0] <= self.uniform[1]:
-            raise ValueError("uniform needs 1 <= low <= high")
+        if self.uniform and not 1 <= self.uniform[0] <= self.uniform[1] <= MOST_TOKENS:
+            raise ValueError(f"uniform needs 1 <= low <= high <= {MOST_TOKENS}")
         if self.p50 is not None and (self.p90 is None or self.p90 < self.p50):
             raise ValueError("a lognormal length needs p90 >= p50")
         if self.p50 is None and (self.p90 is not None or self.max is not None):
@@ -68,13 +72,13 @@ class Slo(_Model):
 
 
 class Closed(_Model):
-    concurrency: int = Field(ge=1)
-    think_s: float = Field(0.0, ge=0)
+    concurrency: int = Field(ge=1, le=100_000)
+    think_s: Seconds = Field(0.0, ge=0)
 
 
 class Dump(_Model):
-    count: int = Field(ge=1)
-    at_s: float = Field(ge=0)
+    count: int = Field(ge=1, le=MOST_REQUESTS)
+    at_s: Seconds = Field(ge=0)
 
 
 class RequestClass(_Model):
@@ -90,7 +94,7 @@ class RequestClass(_Model):
     cv: float = Field(1.0, gt=0)  # coefficient of variation of gamma gaps
     prompt_tokens: Annotated[Length, BeforeValidator(_length)]
     output_tokens: Annotated[Length, BeforeValidator(_length)]
-    priority: int = 0
+    priority: int = Field(0, ge=-(2**31), lt=2**31)
     slo: Slo | None = None
     max_in_flight: int | None = Field(None, ge=1)
     shared_prefix_tokens: int = Field(0, ge=0)  # 0: every prompt unique, so that no prefix cache flatters
@@ -151,8 +155,8 @@ class Control(_Model):
     mode: Literal["none", "manual", "process", "command"] = "none"
     command: tuple[str, ...] | None = None
     stop_command: tuple[str, ...] | None = None
-    ready_timeout_s: float = Field(1800, gt=0)
-    stop_timeout_s: float = Field(30, gt=0)
+    ready_timeout_s: Seconds = Field(1800, gt=0)
+    stop_timeout_s: Seconds = Field(30, gt=0)
     env: dict[str, str] = Field(default_factory=dict)
 
     @model_validator(mode="after")
@@ -194,12 +198,12 @@ def secret_flags(command: Sequence[str]) -> list[tuple[str, str]]:
 
 
 class Run(_Model):
-    duration_s: float = Field(120, gt=0)  # measured window, after warm-up
-    warmup_s: float | None = Field(None, ge=0)  # default: max(30 s, 10 % of duration), scaled down for short runs
-    drain_s: float | None = Field(None, ge=0)  # how long after the window running requests may finish
+    duration_s: Seconds = Field(120, gt=0)  # measured window, after warm-up
+    warmup_s: Seconds | None = Field(None, ge=0)  # default: max(30 s, 10 % of duration), scaled down for short runs
+    drain_s: Seconds | None = Field(None, ge=0)  # how long after the window running requests may finish
     repeats: int = Field(1, ge=1)
     seed: int = 1
-    request_timeout_s: float = Field(600, gt=0)
+    request_timeout_s: Seconds = Field(600, gt=0)
     share_target: float = Field(0.90, gt=0, lt=1)  # alpha of the choice
     scrape_interval_s: float = Field(0.25, ge=0.1, le=5)
     # How requests get their TCP connections. reuse: as chat front ends do, an idle one if there is one. new: one for
@@ -226,11 +230,14 @@ class SweepConfig(_Model):
     control: Control = Control()
     grid: dict[str, tuple[Scalar, ...]]
     run: Run = Run()
-    classes: tuple[RequestClass, ...] = Field(min_length=1)
+    classes: tuple[RequestClass, ...]
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
+        if not self.classes:
+            raise ValueError("classes is empty: give at least one [[classes]] table")
         _check_grid(self)
+        _check_arrivals(self)
         names = [c.name for c in self.classes]
         if len(set(names)) != len(names):
             raise ValueError("two classes have the same name")
@@ -238,6 +245,11 @@ class SweepConfig(_Model):
             name = key.removesuffix("_max_in_flight")
             if name != key and name not in names:
                 raise ValueError(f"grid key {key} names no class; the classes are {', '.join(names)}")
+        if self.control.mode != "none" and self.backend.kind == "simulated":
+            raise ValueError(
+                f'control.mode = "{self.control.mode}" would change nothing: Goodput Lab starts the built-in engine '
+                "by itself; leave it out"
+            )
         if self.server_grid and self.control.mode == "none" and self.backend.kind != "simulated":
             raise ValueError(
                 f'grid varies {", ".join(self.server_grid)}, but [control] mode is none: use mode = "process"'
@@ -263,7 +275,7 @@ def _check_grid(config: SweepConfig) -> None:
             raise ValueError(f"grid key {key!r} must be lower-case letters, digits and underscores")
         if not values:
             raise ValueError(f"grid.{key} is an empty list: give at least one value")
-        if len(set(map(repr, values))) != len(values):
+        if len({(isinstance(v, bool), v) for v in values}) != len(values):
             raise ValueError(f"grid.{key} lists a value twice")
         positive_ints = ("max_concurrency", "max_num_seqs", "max_num_batched_tokens", "kv_tokens")
         if key in positive_ints or key.endswith("_max_in_flight"):
@@ -285,6 +297,18 @@ def _check_grid(config: SweepConfig) -> None:
         raise ValueError("grid has request_rate, but no class has a weight to share it")
     if "max_concurrency" in config.grid and not by_weight and not any(c.closed for c in config.classes):
         raise ValueError("grid has max_concurrency, but no class has a weight or closed = { concurrency = … }")
+
+
+def _check_arrivals(config: SweepConfig) -> None:
+    """Every class must send something in the time a cell has, and no more than fits into memory."""
+    total_s = config.run.warmup + config.run.duration_s
+    scale = max((float(v) for v in config.grid.get("load_scale", ())), default=1.0)
+    rates = [float(v) for v in config.grid.get("request_rate", ())] + [(c.rate or 0.0) * scale for c in config.classes]
+    if max(rates, default=0.0) * total_s > MOST_REQUESTS:
+        raise ValueError(f"a cell would send over {MOST_REQUESTS:,} requests: lower the rate or run.duration_s")
+    for c in config.classes:
+        if c.dump and c.dump.at_s >= total_s:
+            raise ValueError(f"classes.{c.name}.dump.at_s is behind the end of a cell, which takes {total_s:g} s")
 
 
 class PlannedCell(_Model):
@@ -342,6 +366,8 @@ def plain_error(error: ValidationError) -> str:
     """The first problem as one sentence: key, what is wrong, how to mend."""
     first = error.errors(include_url=False)[0]
     key = ".".join(str(p) for p in first["loc"])
+    if first["loc"][0:1] == ("grid",) and len(first["loc"]) > 3:  # one error for each type a value may have
+        return f"grid.{first['loc'][1]} lists {first['input']!r}: give numbers, words or true and false"
     where = f"{key}: " if key else ""
     message = first["msg"].removeprefix("Value error, ").replace("valid tuple", "list, such as [1, 2]")
     if first["type"] == "extra_forbidden":

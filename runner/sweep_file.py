@@ -12,7 +12,7 @@ from runner.errors import ConfigError
 def load_sweep(path: Path, backends: dict[str, Any] | None = None) -> SweepConfig:
     """Reads a sweep file (TOML, or JSON by its ending). Raises ConfigError: one sentence naming file, key and mend."""
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")  # editors on Windows put a byte order mark in front
         raw = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
     except FileNotFoundError:
         raise ConfigError(

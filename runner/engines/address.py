@@ -3,7 +3,21 @@
 import socket
 from urllib.parse import urlsplit, urlunsplit
 
+import httpx
 import psutil
+
+
+def is_web_address(url: str) -> bool:
+    """True for http:// and https:// with a host, and a port between 1 and 65535 if one is given. The scheme may be
+    left out. Sockets take port 99999 as 34463 and 0 as none, so a slip would measure somebody else."""
+    url = url.strip()
+    if any(c.isspace() for c in url):
+        return False
+    try:
+        parts = urlsplit(url if "://" in url else f"http://{url}")
+        return parts.scheme in ("http", "https") and bool(httpx.URL(parts.geturl()).host) and parts.port != 0
+    except (httpx.InvalidURL, ValueError):
+        return False
 
 
 def server_root(url: str) -> str:

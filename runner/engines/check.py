@@ -8,14 +8,11 @@ import shutil
 from collections.abc import Iterator
 from typing import NoReturn
 
-import httpx
-
 from runner.config import VARIABLE, Scalar, SweepConfig
-from runner.engines.address import host_and_port
+from runner.engines.address import host_and_port, is_web_address
 from runner.engines.start_line import fill_command, placeholders, simulator_args
 from runner.errors import ConfigError
-from runner.simulator.command import add_arguments
-from runner.simulator.presets import resolve_preset
+from runner.simulator.command import add_arguments, engine_profile
 from runner.simulator.schedulers.by_name import SCHEDULERS
 
 _MOST_SETTINGS = 1000  # of a grid are looked at
@@ -37,11 +34,7 @@ def check_control(config: SweepConfig) -> None:
 
 def _check_url(config: SweepConfig) -> None:
     for key, url in (("url", config.backend.url), ("metrics_url", config.backend.metrics_url)):
-        try:
-            valid = url is None or (httpx.URL(url).scheme in ("http", "https") and host_and_port(url)[1] > 0)
-        except (httpx.InvalidURL, ValueError):
-            valid = False
-        if not valid:
+        if url is not None and not ("://" in url and is_web_address(url)):
             raise ConfigError(f'backend.{key} = "{url}" is not a web address; write it as http://host:port')
 
 
@@ -51,15 +44,14 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _check_simulated(config: SweepConfig) -> None:
-    """The flags are read as the engine itself will read them; a preset and a scheduler must exist."""
+    """The flags are read as the engine itself will read them; a preset, a profile and a scheduler must exist."""
     parser = _Parser(prog="goodput engine", add_help=False, allow_abbrev=False)
     add_arguments(parser)
     for setting in _settings(config):
         flags = parser.parse_args(simulator_args(config.backend, setting))
         if flags.scheduler not in SCHEDULERS:
             raise ConfigError(f"scheduler = {flags.scheduler!r} is not known; choose one of {', '.join(SCHEDULERS)}")
-        if flags.preset:
-            resolve_preset(flags.preset)
+        engine_profile(flags)
 
 
 def _settings(config: SweepConfig) -> Iterator[dict[str, Scalar]]:

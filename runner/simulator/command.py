@@ -51,7 +51,7 @@ def run(args: argparse.Namespace) -> int:
         knobs = Knobs(args.max_num_seqs, args.max_num_batched_tokens, args.long_prefill_token_threshold, args.policy)
         return serve(
             ServerSettings(
-                _profile(args),
+                engine_profile(args),
                 knobs,
                 args.scheduler,
                 args.model or _model_name(args),
@@ -66,7 +66,8 @@ def run(args: argparse.Namespace) -> int:
         return 2
 
 
-def _profile(args: argparse.Namespace) -> EngineProfile:
+def engine_profile(args: argparse.Namespace) -> EngineProfile:
+    """The cost model and the KV pool that the flags name. Raises ConfigError."""
     if args.cost:
         profile = EngineProfile(parse_cost(args.cost), DEFAULT_KV_TOKENS, False, "cost given by hand")
     elif args.profile:

@@ -231,3 +231,23 @@ def test_a_disk_that_fills_up_ends_the_sweep_with_one_sentence(tmp_path: Path) -
     folder = next((tmp_path / "d" / "sweeps").iterdir())
     assert status_of(folder) == "failed"
     assert list(read_sweep(folder).cells["status"]) == ["running"]
+
+
+@pytest.mark.parametrize("url", ["http://127.0.0.1:99999", "http://[::1", "ftp://box", ""])
+def test_a_probe_of_no_web_address_is_wrong_usage(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Exit code 2 and one sentence with the mend; nothing is sent anywhere."""
+    assert main(["probe", url, "--json"]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "write it as http://host:port" in err
+
+
+def test_a_run_that_is_refused_leaves_nothing_in_the_queue(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Another runner holds the folder: its end must not start what the user was told is not started."""
+    data = open_data_folder(tmp_path / "data")
+    sweep = write_toml(tmp_path / "quick.toml", quick_raw())
+    with locked(data, {"pid": os.getpid()}):
+        assert main(["run", str(sweep), "--data", str(data)]) == 2
+    assert "another runner is at work" in capsys.readouterr().err
+    assert list(data.glob("queue/*.json")) == []
+    assert list(data.glob("sweeps/*")) == []

@@ -13,6 +13,7 @@ from runner.sweep_file import load_sweep
 
 Raw = dict[str, Any]
 CHAT: Raw = {"name": "chat", "weight": 1, "prompt_tokens": 32, "output_tokens": {"p50": 10, "p90": 20, "max": 40}}
+LATE: Raw = {"name": "chat", "dump": {"count": 1, "at_s": 150}, "prompt_tokens": 1, "output_tokens": 1}
 PROCESS: Raw = {"mode": "process", "command": ["server", "-np", "{max_num_seqs}"]}
 
 
@@ -82,6 +83,17 @@ MISTAKES: list[tuple[str, Callable[[Raw], object], list[str]]] = [
     ("key in the URL", lambda d: d["backend"].update(url="http://h:1/v1?api_key=SECRET"), ["backend", "api_key_env"]),
     ("key in a flag", lambda d: d.update(control=with_command("s", "--api-key", "SECRET")), ["--api-key", "env"]),
     ("key after =", lambda d: d.update(control=with_command("s", "--api-key=SECRET")), ["--api-key", "env"]),
+    ("no classes", lambda d: d.update(classes=[]), ["classes is empty", "[[classes]]"]),
+    ("not a number", lambda d: d["grid"].update(request_rate=[float("nan")]), ["grid.request_rate lists nan"]),
+    ("list in a list", lambda d: d["grid"].update(request_rate=[[1]]), ["grid.request_rate lists [1]", "numbers"]),
+    ("the same number twice", lambda d: d["grid"].update(request_rate=[2, 2.0]), ["grid.request_rate", "twice"]),
+    ("rate beyond memory", lambda d: d["grid"].update(request_rate=[1e9]), ["10,000,000 requests", "lower the rate"]),
+    ("endless run", lambda d: d.update(run={"duration_s": 1e300}), ["run.duration_s", "less than or equal"]),
+    ("endless prompt", lambda d: d["classes"][0].update(prompt_tokens=10**11), ["prompt_tokens", "10000000"]),
+    ("endless median", lambda d: d["classes"][0].update(prompt_tokens={"p50": 1e300, "p90": 1e300}), ["10000000"]),
+    ("priority of no column", lambda d: d["classes"][0].update(priority=10**21), ["priority", "less than"]),
+    ("late dump", lambda d: d.update(grid={"max_num_seqs": [1]}, classes=[LATE]), ["classes.chat.dump.at_s", "150 s"]),
+    ("control of our own engine", lambda d: d.update(backend={"kind": "simulated"}), ["control.mode", "leave it out"]),
     ("key in the environment", lambda d: d["control"].update(env={"HF_TOKEN": "SECRET"}), ["env.HF_TOKEN"]),
 ]  # fmt: skip
 
@@ -138,3 +150,20 @@ def test_a_file_that_cannot_be_read_is_one_sentence(
     with pytest.raises(ConfigError, match=says) as error:
         load_sweep(path)
     assert str(path) in str(error.value)
+
+
+def test_one_mistake_is_told_once() -> None:
+    """A class that is wrong does not also count as a class that is missing."""
+    raw = sweep()
+    raw["classes"][0]["weight"] = 0
+    with pytest.raises(ConfigError) as error:
+        parse_sweep(raw, "f")
+    assert "more)" not in str(error.value)
+
+
+def test_a_byte_order_mark_is_no_mistake(tmp_path: Path) -> None:
+    """Editors on Windows put one in front of UTF-8 files."""
+    file = tmp_path / "sweep.toml"
+    text = 'name = "x"\n[backend]\nkind = "simulated"\n[grid]\nmax_num_seqs = [1]\n[[classes]]\nname = "chat"\n'
+    file.write_text(text + "rate = 1\nprompt_tokens = 1\noutput_tokens = 1\n", encoding="utf-8-sig")
+    assert load_sweep(file).name == "x"

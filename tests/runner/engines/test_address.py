@@ -4,7 +4,7 @@ import socket
 
 import pytest
 
-from runner.engines.address import host_and_port, port_is_taken, same_origin, server_root
+from runner.engines.address import host_and_port, is_web_address, port_is_taken, same_origin, server_root
 
 
 @pytest.mark.parametrize(
@@ -23,6 +23,26 @@ from runner.engines.address import host_and_port, port_is_taken, same_origin, se
 def test_root_is_found_from_any_form_of_the_url(url: str, root: str) -> None:
     """With or without /v1, a trailing slash, a sub-path, a scheme."""
     assert server_root(url) == root
+
+
+@pytest.mark.parametrize(
+    "url", ["http://box:8080/v1/", "https://box", "box:11434", "localhost", "http://[::1]:8080", " http://box "]
+)
+def test_addresses_as_users_have_them_are_taken(url: str) -> None:
+    """A scheme may be missing; a name, an IPv4 or an IPv6 address, any path."""
+    assert is_web_address(url)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "", "http://", "ftp://box", "http://box:99999", "http://box:0", "http://box:-1", "http://box:x", "http://[::1",
+        "my box", "http://my box", "http://\n", "\0",
+    ],
+)  # fmt: skip
+def test_what_is_no_address_is_told_apart(url: str) -> None:
+    """Port 99999 is 34463 to a socket: somebody else's server would be measured."""
+    assert not is_web_address(url)
 
 
 def test_default_ports_belong_to_the_origin() -> None:

@@ -53,7 +53,9 @@ def test_a_program_that_only_one_setting_names_is_looked_for() -> None:
         check_control(config)
 
 
-@pytest.mark.parametrize("url", ["ftp://127.0.0.1", "http://127.0.0.1:port", "127.0.0.1:8080", "http://[bad"])
+@pytest.mark.parametrize(
+    "url", ["ftp://127.0.0.1", "http://127.0.0.1:port", "127.0.0.1:8080", "http://[bad", "http://box:0", "http://"]
+)
 def test_an_address_that_is_none_is_refused(url: str) -> None:
     """A mistyped URL is a config mistake, not a failed cell."""
     with pytest.raises(ConfigError, match=r"backend\.url .* is not a web address"):
@@ -67,12 +69,14 @@ def test_an_address_that_is_none_is_refused(url: str) -> None:
         ({"policy": ["fcfs", "fastest"]}, "fastest"),
         ({"preset": ["rtx3090/llama-3.1-8b/q4_k_m", "abacus/llama"]}, "abacus"),
         ({"scheduler": ["vllm_v1", "magic"]}, "magic"),
+        ({"kv_tokens": [4096, 1]}, "at least 16"),
+        ({"profile": ["no-such-file.toml"]}, r"no-such-file\.toml: no such file"),
     ],
 )
 def test_settings_of_the_built_in_engine_are_read_as_it_will_read_them(
     grid: dict[str, list[str]], sentence: str
 ) -> None:
-    """An unknown key, policy, preset or scheduler in any setting is refused up front."""
+    """An unknown key, policy, preset, scheduler or profile, or a KV pool below one block, is refused up front."""
     with pytest.raises(ConfigError, match=sentence):
         check_control(sweep({"kind": "simulated"}, grid))
 
