@@ -82,8 +82,8 @@ def tiles(cell: c.Cell, w: Words) -> None:
     shown = {
         w.text("goodput"): w.per_s(cell.get("goodput_per_s"), "req"),
         w.text("inside targets"): w.share(cell.get("share")),
-        w.text("first token, p95"): w.ms(c.percentile(cell, "ttft_ms", "p95")),
-        w.text("gap, p95"): w.ms(c.percentile(cell, "gap_ms", "p95")),
+        w.text("first token, p95"): c.percentile_text(cell, "ttft_ms", "p95", w),
+        w.text("gap, p95"): c.percentile_text(cell, "gap_ms", "p95", w),
         w.text("raw output"): w.per_s(cell.get("output_tok_per_s"), "tok"),
     }
     with st.container(horizontal=True, gap="medium"):

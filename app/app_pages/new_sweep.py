@@ -119,7 +119,7 @@ with form:
         hide_index=True,
         key=f"classes-{workload}",
     )
-    ui.note(w.text("Lengths in tokens. Change any number; add a row for another class."))
+    ui.note(w.text("Scroll the table sideways for the lengths in tokens; add a row for another class."))
 
     ui.say(w.text("3. What to vary"), level=3)
     grid = st.data_editor(

@@ -71,8 +71,8 @@ def _tiles(cell: c.Cell | None, words: Words) -> list[tuple[str, str, str]]:
     return [
         ("goodput", words.text("goodput"), words.per_s(cell.get("goodput_per_s"), "req")),
         ("share", words.text("inside targets"), words.share(cell.get("share"))),
-        ("ttft", words.text("first token, p95"), words.ms(c.percentile(cell, "ttft_ms", "p95"))),
-        ("gap", words.text("gap, p95"), words.ms(c.percentile(cell, "gap_ms", "p95"))),
+        ("ttft", words.text("first token, p95"), c.percentile_text(cell, "ttft_ms", "p95", words)),
+        ("gap", words.text("gap, p95"), c.percentile_text(cell, "gap_ms", "p95", words)),
         ("raw", words.text("raw output"), words.per_s(cell.get("output_tok_per_s"), "tok")),
     ]
 

@@ -200,8 +200,8 @@ def _cell_facts(cell: c.Cell, result: c.Result, words: Words) -> dict[str, Any]:
         "load": c.load_name(cell, words),
         "valid": c.why_invalid(cell, words) is None,
         "raw": cell.get("output_tok_per_s"),
-        "ttft": words.ms(c.percentile(cell, "ttft_ms", "p95")),
-        "gap": words.ms(c.percentile(cell, "gap_ms", "p95")),
+        "ttft": c.percentile_text(cell, "ttft_ms", "p95", words),
+        "gap": c.percentile_text(cell, "gap_ms", "p95", words),
         "paste": verdict(lone, words).paste,
     }
 

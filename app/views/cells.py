@@ -164,6 +164,12 @@ def percentile(cell: Cell, metric: str, name: str) -> float | None:
     return float(value) if value is not None else None
 
 
+def percentile_text(cell: Cell, metric: str, name: str, words: Words = ENGLISH) -> str:
+    """One percentile of a cell with its unit, or why there is none."""
+    value = percentile(cell, metric, name)
+    return words.ms(value) if value is not None else words.text("n too small")
+
+
 def by_load(cells: Sequence[Cell], setting_key: str) -> list[Cell]:
     """The cells of one setting, by load then repeat."""
     mine = [c for c in cells if key_of(c.get("setting") or {}) == setting_key]

@@ -52,7 +52,7 @@ def ecdf_figure(
     for target in targets_ms:
         text = words.text("target {value}", value=words.ms(target))
         fig.add_scatter(
-            x=[target, target], y=[0, 100], mode="lines+text", text=["", text], textposition="top center",
+            x=[target, target], y=[0, 100], mode="lines+text", text=["", text], textposition="top left",
             line={"color": theme.TARGET, "dash": "dash", "width": 2}, showlegend=False, hoverinfo="skip",
         )  # fmt: skip
     fig.update_xaxes(**theme.axis([v for v in everything if v > 0]))

@@ -34,6 +34,8 @@ def _chart(
             hovertemplate=name + ": %{y:.3~s}<extra></extra>",
         )  # fmt: skip
     fig.update_layout(hovermode="x unified")
+    if not any(v is not None for v in values):  # plotly would draw an empty plot from -1 s on
+        fig.update_xaxes(range=[0, 10])
     fig.update_yaxes(**theme.axis(values))
     return fig
 
@@ -46,7 +48,7 @@ def latency_figure(lines: Sequence[Mapping[str, Any]], words: Words = ENGLISH, *
 
 def gap_figure(lines: Sequence[Mapping[str, Any]], words: Words = ENGLISH, *, dark: bool = False) -> go.Figure:
     """Gaps between chunks, second by second."""
-    return _chart(lines, {"gap_p50_ms": "p50", "gap_p95_ms": "p95"}, words.text("gap between chunks (ms)"), words, dark)
+    return _chart(lines, {"gap_p50_ms": "p50", "gap_p95_ms": "p95"}, words.text("gap (ms)"), words, dark)
 
 
 def batch_figure(lines: Sequence[Mapping[str, Any]], words: Words = ENGLISH, *, dark: bool = False) -> go.Figure:

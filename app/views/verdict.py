@@ -37,11 +37,22 @@ def verdict(result: c.Result, words: Words = ENGLISH) -> Verdict:
     met = bool(choice.get("target_met"))
     name = c.setting_name(cell.get("setting") or {}, c.varying_keys(c.settings_of(result).values()), words)
     goodput = words.per_s(cell.get("goodput_per_s"), "req")
-    unsure = (choice.get("share") or 0.0) >= (result.get("share_target") or 1.0)
+    wanted = float(result.get("share_target") or 1.0)
+    unsure = (choice.get("share") or 0.0) >= wanted
     if met and not cell.get("setting"):
         headline = _capacity(cell, words)
     elif met:
         headline = words.text("{setting} keeps its promises at {goodput}.", setting=name, goodput=goodput)
+    elif _doubtful(cell):
+        headline = words.text(
+            "Not to be relied on, measure again: {setting}, {goodput}.", setting=name, goodput=goodput
+        )
+    elif any(_doubtful(x) and (x.get("share_low") or 0.0) >= wanted for x in c.measured(result)):
+        headline = words.text(
+            "Measure again: what met the targets has a doubt, see the warnings. Without a doubt: {setting}, {goodput}.",
+            setting=name,
+            goodput=goodput,
+        )
     elif unsure:
         headline = words.text("Not proven yet, measure longer: {setting}, {goodput}.", setting=name, goodput=goodput)
     else:
@@ -49,6 +60,11 @@ def verdict(result: c.Result, words: Words = ENGLISH) -> Verdict:
             "Target missed everywhere. The least bad: {setting}, {goodput}.", setting=name, goodput=goodput
         )
     return Verdict(headline, _detail(cell, words), _paste(result, cell), met, _against_raw(result, cell, words))
+
+
+def _doubtful(cell: c.Cell) -> bool:
+    """True for a point that was not measured cleanly, though not overloaded: it may be better than the pick."""
+    return "overload" not in (cell.get("flags") or []) and c.why_invalid(cell) is not None
 
 
 def _capacity(cell: c.Cell, words: Words) -> str:

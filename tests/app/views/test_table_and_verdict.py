@@ -76,6 +76,20 @@ def test_verdict_says_met_and_missed() -> None:
     assert verdict(missed).headline.startswith("Target missed everywhere")
 
 
+def test_points_met_but_not_measured_cleanly_are_no_missed_target() -> None:
+    """A busy load generator says nothing about the server: measure again, instead of "missed everywhere"."""
+    held = {"status": "ok", "load": {"request_rate": 1.0}, "goodput_per_s": 1.0, "share": 1.0, "share_low": 0.95}
+    late = {**held, "cell": 0, "setting": {"max_num_seqs": 4}, "flags": ["send_lag"]}
+    missed = {**held, "cell": 1, "setting": {"max_num_seqs": 8}, "flags": [], "share": 0.4, "share_low": 0.3}
+    choice = {"setting": {"max_num_seqs": 8}, "cells": [1], "target_met": False, "share": 0.4}
+    result = {"cells": [late, missed], "choice": choice, "share_target": 0.9}
+    assert verdict(result).headline.startswith("Measure again")
+    alone = verdict({**result, "cells": [late], "choice": {**choice, "cells": [0], "setting": late["setting"]}})
+    assert alone.headline.startswith("Not to be relied on")
+    overloaded = {**late, "flags": ["overload", "send_lag"]}
+    assert verdict({**result, "cells": [overloaded, missed]}).headline.startswith("Target missed everywhere")
+
+
 def test_verdict_where_only_the_load_varied() -> None:
     """Without server settings the answer is how many the server can take: 88 tok/s for 4 people are 22 each."""
     cell = {"cell": 0, "status": "ok", "setting": {}, "load": {"max_concurrency": 4}, "goodput_per_s": 1.0}
