@@ -2,7 +2,7 @@
 
 import streamlit as st
 
-from app import cache, result_parts, ui
+from app import cache, jobs, result_parts, ui
 from app.data import all_sweeps, is_sample, result_of
 from app.views import cells as c
 from app.views.batch import batch_figure, batch_rows
@@ -15,6 +15,8 @@ from storage.errors import GoodputError
 from storage.side_files import LIVE
 
 w = ui.words()
+# a setting's name is one long word: in a heading of the usual size it would be cut on a phone
+st.html("<style>@media (max-width: 640px) {.stMainBlockContainer h2 {font-size: 1.5rem}}</style>")
 READABLE = ("done", "stopped", "failed", "interrupted", "sample")
 chosen = ui.chosen_sweep(READABLE)
 if chosen is None:
@@ -40,6 +42,18 @@ if chosen.status in ("queued", *LIVE):
     if st.button(w.text("Watch"), key="watch"):
         ui.go_to(ui.LIVE, chosen.sweep_id)
     st.stop()
+if chosen.status in ("stopped", "interrupted", "failed") and chosen.cells_done < chosen.cells_total:
+    ended, again = st.columns([5, 1], vertical_alignment="center")
+    with ended:
+        done, total = w.count(chosen.cells_done), w.count(chosen.cells_total)
+        ui.note(w.text("{done} of {total} cells were measured.", done=done, total=total))
+    if again.button(w.text("Resume"), key="resume", width="stretch"):
+        try:
+            jobs.resume_sweep(ui.data_dir(), chosen.sweep_id)
+        except GoodputError as e:
+            st.error(ui.plain(e))
+            st.stop()
+        ui.go_to(ui.LIVE, chosen.sweep_id)
 try:
     prepared = cache.prepared(chosen.folder)
 except GoodputError as e:

@@ -148,6 +148,7 @@ def _add_targets(
             text=["", theme.plain(text) if same[0] == class_name else ""],
             textposition="top left",
             textfont={"color": theme.TARGET},
+            cliponaxis=False,
             hoverinfo="skip",
             showlegend=False,
             meta={"role": "target", "class": class_name, "metric": metric},

@@ -215,6 +215,16 @@ def test_a_running_sweep_is_watched_not_opened(opened: Open, made: Path) -> None
     assert asked(made, "pause")
 
 
+def test_the_results_of_a_stopped_sweep_offer_to_go_on(opened: Open, made: Path, started: list[Path]) -> None:
+    """What was stopped opens with its results; the button queues the rest."""
+    write_state(made, {"status": "stopped", "cells_done": 2, "cells_total": 9})
+    at = opened(ui.RESULTS, "made-up")
+    at.button(key="resume").click()
+    fine(at.run())
+    assert status_of(made) == "queued"
+    assert started
+
+
 def test_an_interrupted_sweep_offers_to_go_on(opened: Open, made: Path, started: list[Path]) -> None:
     """Its worker is gone: Resume queues it again, with what is finished kept."""
     write_state(made, {"status": "running"})
