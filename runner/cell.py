@@ -97,7 +97,8 @@ class _Kept:
         self._live = tools.live
 
     def record(self, record: RequestRecord) -> None:
-        self.kinds[record.error_kind or "ok"] += 1
+        cut = record.error_kind == "cancelled" and record.token_events > 0  # answered, though not to its end
+        self.kinds["ok" if cut else record.error_kind or "ok"] += 1
         self._rows.requests.append(record)
         self._live.note_record(record)
         self._look_at(record)

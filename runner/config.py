@@ -225,7 +225,7 @@ class Run(_Model):
 
 
 class SweepConfig(_Model):
-    name: str = Field(min_length=1, max_length=200)
+    name: str = Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]*\S[^\x00-\x1f\x7f]*$")
     backend: Backend
     control: Control = Control()
     grid: dict[str, tuple[Scalar, ...]]
@@ -375,5 +375,7 @@ def plain_error(error: ValidationError) -> str:
     if first["type"] == "missing":
         return f"{key} is missing; add it"
     more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
+    if key == "name" and first["type"] == "string_pattern_mismatch":
+        return f"name is {first['input']!r}; write it as one line of words"
     got = "" if first["type"] == "value_error" else f", not {first['input']!r}"
     return f"{where}{message[0].lower() + message[1:]}{got}{more}"

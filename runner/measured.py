@@ -12,13 +12,14 @@ from runner.config import Scalar, SweepConfig
 from runner.engines.scrape import Scraper, Source, wait_idle
 from runner.engines.server import Running
 from runner.errors import SettingFailed
-from runner.load.client import Slot, Target, run_request
+from runner.load.client import Slot, Target, run_request, secrets_of
 from runner.load.clock import Clock
 from runner.load.sender import Sender, SenderFacts
 from runner.load.transport import StampedTransport
 from runner.load.workload import PromptScale, RequestSpec, make_prompt
 from runner.probe import Detected, detect
 from runner.protocols.facts import Ask
+from runner.protocols.scrub import hide
 from storage.records import EngineSample, RequestRecord
 
 CALIBRATION_WORDS = (16, 96)
@@ -80,14 +81,16 @@ class Measured:
 
     def facts(self) -> dict[str, object]:
         """What was found out about the server, for the cell's row."""
+        secrets = secrets_of(self.sender_facts.target)
+        notes = [*self.detected.notes, *([self.scraper.hint] if self.scraper.hint else [])]
         return {
             "api": self.sender_facts.target.api,
-            "model": self.sender_facts.model,
+            "model": self.sender_facts.model and hide(self.sender_facts.model, secrets),
             "kind": self.detected.kind,
             "params": asdict(self.sender_facts.target.params),
             "tokens_per_word": self.sender_facts.scale.tokens_per_word,
             "overhead_tokens": self.sender_facts.scale.overhead_tokens,
-            "notes": [*self.detected.notes, *([self.scraper.hint] if self.scraper.hint else [])],
+            "notes": [hide(note, secrets) for note in notes],
         }
 
     async def scrape(self, cell: int, origin_ns: int, keep: Callable[[EngineSample], None]) -> None:

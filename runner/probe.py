@@ -12,11 +12,12 @@ import httpx
 from runner.analysis.request_object import request_object
 from runner.engines.catalogue import KINDS
 from runner.errors import SettingFailed
-from runner.load.client import Result, Slot, Target, auth_headers, run_request
+from runner.load.client import Result, Slot, Target, auth_headers, run_request, secrets_of
 from runner.load.stamped_socket import LOCAL_STAGGER_S
 from runner.load.transport import StampedTransport
 from runner.protocols.dialects import DIALECTS, endpoint
 from runner.protocols.facts import Ask, ServerParams
+from runner.protocols.scrub import hide
 
 PROMPT = "Say hello in one short sentence."
 LOOK_LIMIT_S = 5.0
@@ -64,7 +65,10 @@ async def probe(
             apis = (api,) if api else look.apis
         ask = Ask(prompt, model, max_tokens, hold_length=False)
         _, _, result = await _settle(client, url, apis, ServerParams(), ask, api_key_env, PROBE_LIMIT_S)
-    return request_object(result.record, result.text, result.reasoning_text, result.tool_calls)
+        secrets = secrets_of(Target(url, apis[0], ServerParams(), api_key_env))
+    return request_object(
+        result.record, hide(result.text, secrets), hide(result.reasoning_text, secrets), result.tool_calls
+    )
 
 
 async def detect(
@@ -89,7 +93,8 @@ async def detect(
     spoken, params, result = await _settle(client, url, apis, wanted, ask, api_key_env, TEST_LIMIT_S)
     record = result.record
     if record.error_kind is not None and record.error_kind != "empty_stream":
-        raise SettingFailed(record.error_kind, f"{url} did not answer a test request: {record.error_detail}")
+        detail = f"{url} did not answer a test request: {record.error_detail}"
+        raise SettingFailed(record.error_kind, detail + _key_hint(record.error_kind, api_key_env))
     notes = []
     if look.models and chosen not in look.models:
         notes.append(f"the server answers for {chosen}, but lists only {', '.join(look.models[:5])}")
@@ -102,6 +107,14 @@ async def detect(
     if record.output_tokens_source == "estimated":
         notes.append("the server tells no token counts; they are estimated from the chunks")
     return Detected(spoken, params, chosen, look.models, look.kind, look.metrics, tuple(notes))
+
+
+def _key_hint(error_kind: str, api_key_env: str | None) -> str:
+    if error_kind != "unauthorized":
+        return ""
+    if api_key_env is None:
+        return "; name the environment variable that holds the key in api_key_env"
+    return "" if auth_headers(api_key_env) else f"; the environment variable {api_key_env} is not set, export it"
 
 
 @dataclass(frozen=True, slots=True)

@@ -114,7 +114,7 @@ def auth_headers(api_key_env: str | None) -> dict[str, str]:
 def read_answer(answer: Answer) -> Result:
     """The record of an answer and its texts. Takes some µs per event; never raises."""
     exchange = answer.exchange
-    secrets = _secrets(answer.target)
+    secrets = secrets_of(answer.target)
     facts: StreamFacts | None = None
     error = ("cancelled", "cut at the end of the run") if answer.cancelled else answer.error
     retry_after_s: float | None = None
@@ -168,7 +168,8 @@ def _since(at_ns: int | None, origin_ns: int) -> int | None:
     return None if at_ns is None else at_ns - origin_ns
 
 
-def _secrets(target: Target) -> tuple[str, ...]:
+def secrets_of(target: Target) -> tuple[str, ...]:
+    """The key that goes with each request, which a server may echo anywhere; empty when there is none."""
     return tuple(value.removeprefix("Bearer ") for value in auth_headers(target.api_key_env).values())
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 from itertools import accumulate, pairwise
 
 from runner.protocols.facts import StreamFacts
-from runner.protocols.scrub import scrub
+from runner.protocols.scrub import hide, scrub
 from storage.records import RequestRecord
 
 MAX_DELTA_US = 2**32 - 1
@@ -22,7 +22,7 @@ def to_record(
     `sent` holds what was asked, the transport's stamps (ns since the cell's origin), the HTTP status and, if the
     transport or the status told of one, `error_kind` and `error_detail`. `facts` is None where no answer was read
     (no connection, an HTTP error); its stamps are on the transport's clock, on which the cell's origin is
-    `origin_ns`. `secrets` are hidden in the detail.
+    `origin_ns`. `secrets` are hidden in the texts.
 
     An error that the server told in its stream comes first; then the transport's (timeout, cancelled ...); then
     what the stream looks like. An answer that had reached its own end is good, whatever the connection did later.
@@ -33,6 +33,7 @@ def to_record(
         record,
         outcome={None: "ok", "cancelled": "cancelled"}.get(record.error_kind, "error"),
         error_detail=None if detail is None else scrub(detail, secrets),
+        finish_reason=None if record.finish_reason is None else hide(record.finish_reason, secrets),
     )
 
 

@@ -23,12 +23,18 @@ _PATTERNS = (
 )
 
 
-def scrub(text: str, secrets: Iterable[str] = ()) -> str:
-    """`text` without keys, bearer tokens, passwords and the user part of URLs; `secrets` are hidden wherever they
-    stand (the keys that were really sent: a server may echo one in any form of words)."""
+def hide(text: str, secrets: Iterable[str]) -> str:
+    """`text` with each of `secrets` as ***, and nothing else changed: for a model's own words and names."""
     for secret in secrets:
         if secret:
             text = text.replace(secret, _HIDDEN)
+    return text
+
+
+def scrub(text: str, secrets: Iterable[str] = ()) -> str:
+    """`text` without keys, bearer tokens, passwords and the user part of URLs; `secrets` are hidden wherever they
+    stand (the keys that were really sent: a server may echo one in any form of words)."""
+    text = hide(text, secrets)
     for pattern, replacement in _PATTERNS:
         text = pattern.sub(replacement, text)
     return text

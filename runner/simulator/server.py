@@ -165,8 +165,9 @@ def _end(ended: asyncio.Future[int], code: int) -> None:
 
 def _ready_line(settings: ServerSettings, port: int, max_model_len: int) -> str:
     knobs, profile = settings.knobs, settings.profile
+    host = f"[{settings.host}]" if ":" in settings.host else settings.host
     return (
-        f"goodput engine ready on http://{settings.host}:{port} (model {settings.model}, {settings.scheduler}, "
+        f"goodput engine ready on http://{host}:{port} (model {settings.model}, {settings.scheduler}, "
         f"max_num_seqs {knobs.max_num_seqs}, max_num_batched_tokens {knobs.max_num_batched_tokens}, "
         f"KV {profile.kv_tokens} tokens, context {max_model_len}; {profile.source})"
     )

@@ -83,6 +83,8 @@ MISTAKES: list[tuple[str, Callable[[Raw], object], list[str]]] = [
     ("key in the URL", lambda d: d["backend"].update(url="http://h:1/v1?api_key=SECRET"), ["backend", "api_key_env"]),
     ("key in a flag", lambda d: d.update(control=with_command("s", "--api-key", "SECRET")), ["--api-key", "env"]),
     ("key after =", lambda d: d.update(control=with_command("s", "--api-key=SECRET")), ["--api-key", "env"]),
+    ("blank name", lambda d: d.update(name="  "), ["name is", "one line of words"]),
+    ("name of two lines", lambda d: d.update(name="a\nb"), ["name is", "one line of words"]),
     ("no classes", lambda d: d.update(classes=[]), ["classes is empty", "[[classes]]"]),
     ("not a number", lambda d: d["grid"].update(request_rate=[float("nan")]), ["grid.request_rate lists nan"]),
     ("list in a list", lambda d: d["grid"].update(request_rate=[[1]]), ["grid.request_rate lists [1]", "numbers"]),

@@ -165,6 +165,26 @@ def test_a_key_that_is_wrong_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "sk-wrong" not in str(caught.value)
 
 
+def test_a_key_that_is_not_set_is_named() -> None:
+    """401 without a key says which variable was looked for, or that none was named."""
+    refusal = (401, '{"error": {"message": "no"}}')
+    with server({}, lambda *_: refusal) as (url, _):
+        with pytest.raises(SettingFailed, match="the environment variable PROBE_TEST_UNSET is not set"):
+            found(url, api_key_env="PROBE_TEST_UNSET")
+        with pytest.raises(SettingFailed, match="name the environment variable that holds the key in api_key_env"):
+            found(url)
+
+
+def test_a_key_that_the_model_says_is_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that echoes what it was sent must not bring the key into a terminal, a log or an export."""
+    monkeypatch.setenv("PROBE_TEST_KEY", "sk-echoed-key-000000")
+    echo = chat_answer("Bearer sk-echoed-key-000000").replace('"stop"', '"sk-echoed-key-000000"')
+    with server({}, lambda *_: (200, echo)) as (url, _):
+        answer = asyncio.run(probe(url, api_key_env="PROBE_TEST_KEY"))
+    assert answer["text"] == "Bearer ***"
+    assert answer["finish_reason"] == "***"
+
+
 def test_model_lists_of_any_shape_are_read() -> None:
     """Names come in the server's order; nonsense gives none."""
     assert model_names({"data": [{"id": "a"}, {"id": 7}, "x", {"id": "b"}]}) == ("a", "b")

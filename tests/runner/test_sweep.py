@@ -252,6 +252,17 @@ def test_term_of_the_runner_stops_in_order(data: Path) -> None:
     assert len(read_sweep(folder).requests) > 0
 
 
+def test_a_cell_whose_answers_are_all_cut_by_its_end_was_measured(data: Path) -> None:
+    """Tokens came, so the server answered: the cut requests are censored, and the cell is no failure."""
+    run = {"duration_s": 1.0, "warmup_s": 0, "drain_s": 0}
+    long = [{"name": "chat", "weight": 1, "prompt_tokens": 16, "output_tokens": 3000}]
+    _, result = measure(data, quick_config(grid={"request_rate": [10.0]}, run=run, classes=long))
+    (cell,) = result["cells"]
+    assert (cell["status"], cell["error_kind"]) == ("ok", None)
+    assert cell["cancelled"] == cell["scheduled"] > 0
+    assert cell["output_tok_per_s"] > 0
+
+
 def test_an_engine_that_dies_in_mid_cell_fails_that_cell_only(data: Path) -> None:
     """The cell says why; the next setting starts a new engine."""
     sweep_id = enqueue(data, quick_config(run={"duration_s": 4, "warmup_s": 0.2, "drain_s": 1}), "test")
