@@ -176,9 +176,11 @@ class _Cells:
                     return
                 left = self.left[i:]
                 self.tools.live.eta_s = round(sweep_seconds(self.tools.config, left, self.start_s), 1)
+                withdraw(self.folder, "skip")  # asked for while the cell before was ending, and meant for that one
                 self.tools.live.begin_cell(plan.cell, "starting")
                 await self._one(plan, clock)
         finally:
+            withdraw(self.folder, "skip")
             if self.measured:
                 await self.measured.close()
 
@@ -207,8 +209,6 @@ class _Cells:
         await self.tools.writer.put_cell(record)
         await self.measured.wait_idle(IDLE_LIMIT_S)
         done = await run_cell(plan, record, self.measured, self.tools)
-        if asked(self.folder, "skip"):
-            withdraw(self.folder, "skip")
         if done.status != "running":
             await self._finish(done)
 
