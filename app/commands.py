@@ -42,7 +42,7 @@ def dashboard(args: argparse.Namespace) -> int:
 def run(args: argparse.Namespace) -> int:
     """One sweep file to its end."""
     from runner.once import check_before_start
-    from runner.queue import enqueue, hold_lock
+    from runner.queue import enqueue, hold_lock, stop_waiting
     from runner.sweep_file import load_sweep
 
     config = load_sweep(args.sweep)
@@ -55,7 +55,11 @@ def run(args: argparse.Namespace) -> int:
         sweep_id = enqueue(data_dir, config, args.sweep.name, args.sweep.parent)
     except ConfigError as e:
         raise ConfigError(f"{args.sweep}: {e}") from None
-    return _measure(args, data_dir, sweep_id)
+    try:
+        return _measure(args, data_dir, sweep_id)
+    except KeyboardInterrupt:  # before it began: it must not begin when somebody else works on the folder
+        stop_waiting(data_dir, sweep_id)
+        raise
 
 
 def resume(args: argparse.Namespace) -> int:

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from runner.config import SweepConfig
 from runner.errors import ConfigError
-from runner.queue import enqueue, next_waiting, put_in_queue, read_config, remove
+from runner.queue import enqueue, next_waiting, put_in_queue, read_config, stop_waiting
 from storage.data_folder import locked
-from storage.side_files import LIVE, ask, asked, list_sweeps, read_state, status_of, withdraw, write_state
+from storage.side_files import LIVE, ask, asked, list_sweeps, status_of, withdraw
 
 LOG = "runner.log"
 LOG_BYTES = 1_000_000
@@ -54,8 +54,7 @@ def stop_sweep(data_dir: Path, folder: Path) -> None:
     """Stops a sweep that runs, or takes one that only waits out of the queue. Raises StorageError."""
     ask(folder, "stop")
     if status_of(folder) == "queued":
-        remove(data_dir, folder.name)
-        write_state(folder, {**(read_state(folder) or {}), "status": "stopped"})
+        stop_waiting(data_dir, folder.name)
 
 
 def toggle_pause(folder: Path) -> None:

@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from runner.config import SweepConfig, count_cells, parse_sweep
+from runner.engines.orphan import end_orphan
 from runner.errors import BusyError, ConfigError
 from runner.trace_texts import read_trace_texts
 from storage.data_folder import locked
@@ -118,6 +119,17 @@ def remove(data_dir: Path, sweep_id: str) -> None:
         raise write_error(ticket, e) from None
 
 
+def stop_waiting(data_dir: Path, sweep_id: str) -> None:
+    """A sweep that only waits is taken out of the queue and reads as stopped; one that has begun is left alone.
+
+    Raises StorageError.
+    """
+    folder = sweep_folder(data_dir, sweep_id)
+    remove(data_dir, sweep_id)
+    if status_of(folder) == "queued":
+        write_state(folder, {**(read_state(folder) or {}), "status": "stopped"})
+
+
 def read_config(folder: Path) -> SweepConfig:
     """The config a sweep was asked for with. Raises ConfigError if its sweep.json is missing, damaged or too new."""
     path = folder / SWEEP
@@ -144,7 +156,7 @@ def find_sweep(data_dir: Path, id_or_prefix: str) -> str:
 
 
 def delete_sweep(data_dir: Path, sweep_id: str) -> None:
-    """Deletes a sweep's folder for good, and its place in the queue.
+    """Deletes a sweep's folder for good, and its place in the queue; ends an engine that a killed runner left.
 
     Raises BusyError while it is being measured, ConfigError if there is no such sweep, StorageError.
     """
@@ -154,6 +166,7 @@ def delete_sweep(data_dir: Path, sweep_id: str) -> None:
     if status_of(folder) in LIVE:
         raise BusyError(f"sweep {sweep_id} is being measured; stop it first, then delete it")
     remove(data_dir, sweep_id)
+    end_orphan(folder)  # the note of it goes with the folder
     doomed = folder.with_name(f".deleted-{sweep_id}")  # out of sight in one step, however long the rest takes
     try:
         shutil.rmtree(doomed, ignore_errors=True)

@@ -251,3 +251,18 @@ def test_a_run_that_is_refused_leaves_nothing_in_the_queue(tmp_path: Path, capsy
     assert "another runner is at work" in capsys.readouterr().err
     assert list(data.glob("queue/*.json")) == []
     assert list(data.glob("sweeps/*")) == []
+
+
+def test_ctrl_c_before_the_sweep_begins_leaves_nothing_in_the_queue(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A dashboard opened tomorrow must not measure what was broken off today; resume still can."""
+
+    def interrupted(*_: object) -> str:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("runner.work.run_one", interrupted)
+    data = open_data_folder(tmp_path / "data")
+    assert main(["run", str(write_toml(tmp_path / "quick.toml", quick_raw())), "--data", str(data)]) == 130
+    assert list(data.glob("queue/*.json")) == []
+    assert [status_of(folder) for folder in data.glob("sweeps/*")] == ["stopped"]

@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runner.config import SweepConfig
+from runner.engines.orphan import write_pid_file
 from runner.errors import BusyError, ConfigError
 from runner.queue import (
     delete_sweep,
@@ -156,6 +157,20 @@ def test_deleting_takes_the_folder_and_the_ticket(tmp_path: Path) -> None:
     assert waiting(tmp_path) == [kept]
     with pytest.raises(ConfigError, match="no sweep"):
         delete_sweep(tmp_path, gone)
+
+
+def test_deleting_ends_the_engine_that_a_killed_runner_left(tmp_path: Path) -> None:
+    """The note of the engine goes with the folder, so nobody could end it later."""
+    sweep_id = enqueue(tmp_path, CONFIG, "x")
+    command = [sys.executable, "-c", "import time; time.sleep(600)"]
+    with subprocess.Popen(command, start_new_session=True) as engine:
+        try:
+            write_pid_file(sweep_folder(tmp_path, sweep_id), engine.pid, psutil.Process(engine.pid).create_time(), 1)
+            delete_sweep(tmp_path, sweep_id)
+            assert engine.wait(20) != 0
+        finally:
+            engine.kill()
+    assert not sweep_folder(tmp_path, sweep_id).exists()
 
 
 def test_a_running_sweep_is_not_deleted(tmp_path: Path) -> None:
