@@ -1,7 +1,9 @@
 """The `goodput` command. Reads as a table of contents; what each command does is in app.commands."""
 
 import argparse
+import contextlib
 import sys
+from io import TextIOWrapper
 from pathlib import Path
 
 import app.commands as commands
@@ -16,7 +18,11 @@ def main(argv: list[str] | None = None) -> int:
     """Exit code: 0 done, 1 failed, 2 wrong usage or config, 130 interrupted. Every error is one sentence on stderr."""
     args = parser().parse_args(argv)
     try:
+        for stream in (sys.stdout, sys.stderr):
+            if isinstance(stream, TextIOWrapper):
+                stream.reconfigure(errors="backslashreplace")  # a name in any script must not stop a plain terminal
         code: int = args.do(args)
+        sys.stdout.flush()
         return code
     except GoodputError as e:
         print(f"goodput: {e}", file=sys.stderr)
@@ -25,6 +31,11 @@ def main(argv: list[str] | None = None) -> int:
         return 130
     except BrokenPipeError:  # the reader of our output has gone, as with `| head`
         sys.stderr.close()
+        return 1
+    except OSError as e:  # what a command does not foresee, such as a full disk behind `> file`
+        print(f"goodput: {e.filename or 'the output'}: {e.strerror or e}", file=sys.stderr)
+        with contextlib.suppress(OSError):
+            sys.stdout.close()
         return 1
 
 

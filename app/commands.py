@@ -5,6 +5,7 @@ Imports of pandas, Streamlit and Plotly stand inside the functions that need the
 
 import argparse
 import json
+import os
 import sys
 from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
@@ -46,6 +47,7 @@ def run(args: argparse.Namespace) -> int:
     from runner.sweep_file import load_sweep
 
     config = load_sweep(args.sweep)
+    _check_report(args.report)
     _ask_if_large(config, args.yes)
     data_dir = open_data_folder(args.data)
     with hold_lock(data_dir):  # before the sweep waits in the queue: what is refused must not be measured later
@@ -66,6 +68,7 @@ def resume(args: argparse.Namespace) -> int:
     """What is left of a sweep; a finished one is only shown."""
     from runner.queue import find_sweep
 
+    _check_report(args.report)
     data_dir = open_data_folder(args.data)
     return _measure(args, data_dir, find_sweep(data_dir, args.id))
 
@@ -104,6 +107,7 @@ def delete(args: argparse.Namespace) -> int:
 
 
 def report(args: argparse.Namespace) -> int:
+    _check_report(args.output)
     _write_report(_folder(args), args.output, private=args.private)
     return 0
 
@@ -157,6 +161,18 @@ def _measure(args: argparse.Namespace, data_dir: Path, sweep_id: str) -> int:
     return 0 if any(c["status"] == "ok" for c in result["cells"]) else 1
 
 
+def _check_report(path: Path | None) -> None:
+    """Raises ConfigError where no page could be written: before hours of measuring, not after."""
+    if path is None:
+        return
+    if path.is_dir():
+        raise ConfigError(f"{path} is a folder; give the page a file name, such as {path / 'sweep.html'}")
+    if not path.parent.is_dir():
+        raise ConfigError(f"{path}: the folder {path.parent} does not exist; make it, or write the page elsewhere")
+    if not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise ConfigError(f"{path} cannot be written; check its permissions, or write the page elsewhere")
+
+
 def _ask_if_large(config: SweepConfig, yes: bool) -> None:
     cells = count_cells(config)
     if cells < ASK_FROM_CELLS or yes:
@@ -191,7 +207,7 @@ def _write_report(folder: Path, path: Path, *, private: bool) -> None:
 
 
 def _print_json(value: object) -> None:
-    print(json.dumps(value, allow_nan=False, ensure_ascii=False))
+    print(json.dumps(value, allow_nan=False))  # ASCII: any terminal takes it, and half a surrogate pair as well
 
 
 def _print_result(result: Mapping[str, Any]) -> None:

@@ -11,7 +11,9 @@ import pytest
 
 from app.cli import main, parser
 from app.progress import progress_text
+from runner.config import parse_sweep
 from runner.engines.address import free_port
+from runner.queue import enqueue
 from storage.data_folder import locked, open_data_folder
 from storage.queries import read_sweep
 from storage.side_files import status_of
@@ -266,3 +268,36 @@ def test_ctrl_c_before_the_sweep_begins_leaves_nothing_in_the_queue(
     assert main(["run", str(write_toml(tmp_path / "quick.toml", quick_raw())), "--data", str(data)]) == 130
     assert list(data.glob("queue/*.json")) == []
     assert [status_of(folder) for folder in data.glob("sweeps/*")] == ["stopped"]
+
+
+@pytest.mark.parametrize(("page", "says"), [("none/x.html", "does not exist"), ("", "is a folder")])
+def test_a_page_that_could_not_be_written_is_refused_before_measuring(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], page: str, says: str
+) -> None:
+    """Hours of measuring must not end with a wrong path; nothing is queued."""
+    sweep = write_toml(tmp_path / "quick.toml", quick_raw())
+    assert main(["run", str(sweep), "--data", str(tmp_path / "data"), "--report", str(tmp_path / page)]) == 2
+    assert says in capsys.readouterr().err
+    assert list(tmp_path.glob("data/sweeps/*")) == []
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
+def test_a_full_disk_behind_stdout_is_one_sentence(tmp_path: Path) -> None:
+    """`goodput list --json > file` on a full disk: exit code 1, no traceback."""
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "app.cli", "list", "--json", "--data", str(tmp_path)],
+            stdout=full, stderr=subprocess.PIPE, text=True, timeout=60, check=False,
+        )  # fmt: skip
+    assert done.returncode == 1
+    assert done.stderr == "goodput: the output: No space left on device\n"
+
+
+def test_a_name_in_any_script_is_listed_on_a_plain_terminal(tmp_path: Path) -> None:
+    """A terminal without UTF-8 gets escapes for the letters it does not have; JSON is ASCII anyway."""
+    data = open_data_folder(tmp_path)
+    enqueue(data, parse_sweep(quick_raw(name="für 漢字"), "x"), "test")
+    plain = {"PYTHONUTF8": "0", "PYTHONIOENCODING": "ascii"}
+    listed = goodput("list", "--data", data, **plain)
+    assert (listed.returncode, "f\\xfcr" in listed.stdout) == (0, True)
+    assert strict(goodput("list", "--json", "--data", data, **plain).stdout)[0]["name"] == "für 漢字"
