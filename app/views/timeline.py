@@ -10,6 +10,7 @@ from app.words import ENGLISH, Words
 
 MAX_TICKS = 4000
 CROWDED = 1500
+TELLABLE = 400  # so many usual gaps side by side fill the width with ticks that can still be told apart
 MAX_REQUESTS = 300
 MAX_SAMPLES = 600
 
@@ -104,6 +105,8 @@ def _add_ticks(fig: go.Figure, rows: pd.DataFrame, words: Words) -> None:
     if not xs:
         return
     x, y = np.concatenate(xs), np.concatenate(ys)
+    gaps = np.concatenate([np.diff(row) for row in xs])
+    dense = len(gaps) > 0 and float(np.median(gaps)) * TELLABLE < float(np.ptp(x))
     step = -(-len(x) // MAX_TICKS)
     name = words.text("chunk") if step == 1 else words.text("one chunk in {n}", n=step)
     fig.add_scatter(
@@ -120,7 +123,7 @@ def _add_ticks(fig: go.Figure, rows: pd.DataFrame, words: Words) -> None:
         hoverinfo="skip",
         name=name,
         # in a crowd ticks hide the bars: a click on the legend brings them back for a closer look
-        visible=True if len(x) <= CROWDED else "legendonly",
+        visible=True if len(x) <= CROWDED and not dense else "legendonly",
         row=1,
         col=1,
     )

@@ -269,6 +269,18 @@ def test_timeline_stages_are_where_they_happened() -> None:
     assert timeline_figure(one.head(0), pd.DataFrame()).data == ()
 
 
+def test_ticks_that_would_paint_over_their_bar_wait_for_a_click() -> None:
+    """Two short answers a minute apart: their ticks would be one white block, and the bar below it gone."""
+    rows = made_up_requests()
+    near = rows[(rows["cell"] == 0) & rows["completed"]].head(2).copy()
+    far = near.copy()
+    for column in ("scheduled_ns", "sent_ns", "first_chunk_ns", "end_ns"):
+        far[column] = far[column] + np.array([0, 60_000_000_000])
+    near["chunk_deltas_us"] = far["chunk_deltas_us"] = [[20_000] * 10, [20_000] * 10]
+    assert timeline_figure(far, pd.DataFrame()).data[-1].visible == "legendonly"
+    assert timeline_figure(near.head(1), pd.DataFrame()).data[-1].visible is True
+
+
 def test_live_charts_are_short() -> None:
     """At most 120 points a line, the newest always among them; missing values are gaps."""
     lines = [
