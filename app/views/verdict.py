@@ -59,7 +59,8 @@ def verdict(result: c.Result, words: Words = ENGLISH) -> Verdict:
         headline = words.text(
             "Target missed everywhere. The least bad: {setting}, {goodput}.", setting=name, goodput=goodput
         )
-    return Verdict(headline, _detail(cell, words), _paste(result, cell), met, _against_raw(result, cell, words))
+    against = " ".join(filter(None, [_against_raw(result, cell, words), _against_goodput(result, cell, words)]))
+    return Verdict(headline, _detail(cell, words), _paste(result, cell), met, against or None)
 
 
 def _doubtful(cell: c.Cell) -> bool:
@@ -118,6 +119,23 @@ def _against_raw(result: c.Result, cell: c.Cell, words: Words) -> str | None:
     if (raw.get("share") or 0.0) < (cell.get("share") or 0.0):
         return f"{first} " + words.text("But only {share} of requests stay inside the targets: {goodput}.", **values)
     return f"{first} " + words.text("Inside the targets: {share} of requests, {goodput}.", **values)
+
+
+def _against_goodput(result: c.Result, cell: c.Cell, words: Words) -> str | None:
+    """Why a point above the pick is not the pick: more good requests, but too many bad ones among them."""
+    wanted, own = float(result.get("share_target") or 1.0), cell.get("goodput_per_s") or 0.0
+    above = [x for x in c.measured(result) if c.why_invalid(x) is None and x is not c.raw_winner(result)]
+    best = max(above, key=lambda x: float(x["goodput_per_s"]), default=None)
+    if best is None or best["goodput_per_s"] <= own or (best.get("share") or 0.0) >= wanted:
+        return None
+    return words.text(
+        "{setting} at {load} has more good requests, {goodput}, but only {share} stay inside; {wanted} are wanted.",
+        setting=c.setting_name(best.get("setting") or {}, c.varying_keys(c.settings_of(result).values()), words),
+        load=c.load_name(best, words),
+        goodput=words.per_s(best["goodput_per_s"], "req"),
+        share=words.share(best.get("share")),
+        wanted=words.share(wanted),
+    )
 
 
 def target_sentences(result: c.Result, words: Words = ENGLISH) -> list[str]:

@@ -90,6 +90,21 @@ def test_points_met_but_not_measured_cleanly_are_no_missed_target() -> None:
     assert verdict({**result, "cells": [overloaded, missed]}).headline.startswith("Target missed everywhere")
 
 
+def test_a_point_with_more_goodput_than_the_pick_is_explained() -> None:
+    """At a higher load more requests are good, but too few of all: the reader sees why the star is not on top."""
+    held = {"status": "ok", "setting": {"max_num_seqs": 1}, "flags": []}
+    pick = {**held, "cell": 0, "load": {"request_rate": 0.7}, "goodput_per_s": 0.64, "share": 1.0}
+    above = {**held, "cell": 1, "load": {"request_rate": 1.2}, "goodput_per_s": 0.78, "share": 0.65}
+    raw = {**held, "cell": 2, "load": {"request_rate": 2.0}, "goodput_per_s": 0.1, "share": 0.1}
+    choice = {"setting": {"max_num_seqs": 1}, "cells": [0], "target_met": True, "raw_throughput_cells": [2]}
+    result = {"cells": [pick, above, raw], "choice": choice, "share_target": 0.9}
+    said = (verdict(result).against_raw or "").replace("\u00a0", " ")
+    assert said.endswith(
+        "max_num_seqs 1 at 1.2 req/s has more good requests, 0.78 req/s, but only 65 % stay inside; 90 % are wanted."
+    )
+    assert "more good requests" not in str(verdict({**result, "cells": [pick, raw]}).against_raw)
+
+
 def test_verdict_where_only_the_load_varied() -> None:
     """Without server settings the answer is how many the server can take: 88 tok/s for 4 people are 22 each."""
     cell = {"cell": 0, "status": "ok", "setting": {}, "load": {"max_concurrency": 4}, "goodput_per_s": 1.0}
