@@ -65,7 +65,7 @@ class Stream:
 class PacedServer:
     """`rate` tokens/s per stream on absolute deadlines, the first at the next tick `ttft_ms` after the request.
 
-    All streams share the ticks, as continuous batching sends: an iteration ends with a token for every running sequence.
+    All streams share the ticks, as in continuous batching: an iteration ends with a token for every running sequence.
     """
 
     def __init__(self, tokens: int, rate: float, ttft_ms: float) -> None:

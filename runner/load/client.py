@@ -15,7 +15,7 @@ import httpx
 
 from runner.load.exchange import Exchange, ExchangeError
 from runner.load.record import to_record
-from runner.load.transport import Collect, send_collected
+from runner.load.transport import Collect, encode_request, send_collected
 from runner.protocols.dialects import DIALECTS, endpoint, says_done
 from runner.protocols.errors import classify_http_error
 from runner.protocols.facts import Ask, ServerParams, StreamFacts, ToolCall
@@ -76,7 +76,7 @@ async def send_request(client: httpx.AsyncClient, target: Target, ask: Ask, slot
     answer = Answer(target, ask, slot)
     collect = Collect(limit_s=target.limit_s, says_done=says_done, reuse=target.reuse, exchange=answer.exchange)
     try:
-        await send_collected(client, build_request(target, ask), collect)
+        await send_collected(client, *encode_ask(target, ask), collect)
     except ExchangeError as e:
         answer.error = (e.kind, str(e))
     except (httpx.HTTPError, httpx.InvalidURL, ValueError) as e:
@@ -88,21 +88,25 @@ async def send_request(client: httpx.AsyncClient, target: Target, ask: Ask, slot
     return answer
 
 
-def build_request(target: Target, ask: Ask) -> httpx.Request:
-    """The request in the target's dialect. Asks for no compression: it would merge tokens into one read."""
+def encode_ask(target: Target, ask: Ask) -> tuple[httpx.URL, bytes]:
+    """The request in the target's dialect: its URL, and its bytes. Raises ExchangeError, httpx.InvalidURL."""
     content = json.dumps(DIALECTS[target.api].build_body(ask, target.params), ensure_ascii=False).encode()
+    url, head = _head(target.base_url, target.api, auth_headers(target.api_key_env).get("Authorization"))
+    return url, b"%sContent-Length: %d\r\n\r\n%s" % (head, len(content), content)
+
+
+@lru_cache(16)
+def _head(base_url: str, api: str, authorization: str | None) -> tuple[httpx.URL, bytes]:
+    """What is the same in all requests to a server. Asks for no compression: it would merge tokens into one read."""
     headers = {
         "Accept": "text/event-stream, application/x-ndjson, application/json",
         "Accept-Encoding": "identity",
         "Content-Type": "application/json",
-        **auth_headers(target.api_key_env),
+        **({"Authorization": authorization} if authorization else {}),
     }
-    return httpx.Request("POST", _url(target.base_url, target.api), headers=headers, content=content)
-
-
-@lru_cache(64)
-def _url(base_url: str, api: str) -> httpx.URL:
-    return httpx.URL(endpoint(base_url, api))
+    request = httpx.Request("POST", httpx.URL(endpoint(base_url, api)), headers=headers)
+    request.headers.pop("Content-Length", None)
+    return request.url, encode_request(request, b"").removesuffix(b"\r\n")
 
 
 def auth_headers(api_key_env: str | None) -> dict[str, str]:

@@ -15,8 +15,8 @@ import time
 from collections.abc import Callable
 
 MANY = 16  # fewer sockets than this are read as soon as they can be
-NAP_S = 0.0003
-NAPS = 4  # in one turn of the event loop
+NAP_S = 0.001
+NAPS = 1  # in one turn of the event loop
 
 Callback = Callable[[], None]
 

@@ -74,7 +74,8 @@ class StampedTransport(httpx.AsyncBaseTransport):
         """Raises ExchangeError: no connection, refused address, timeout, broken off, not HTTP/1.1."""
         collect = request.extensions.get("goodput")
         if isinstance(collect, Collect):
-            await self.collect(request, collect)
+            payload = encode_request(request, await request.aread())
+            await self.collect(origin_of(request.url), payload, collect, head_only=request.method == "HEAD")
             exchange = collect.exchange
             return httpx.Response(
                 exchange.status or 0,
@@ -93,10 +94,8 @@ class StampedTransport(httpx.AsyncBaseTransport):
             exchange.status or 0, headers=list(exchange.headers), stream=stream, extensions={"goodput": exchange}
         )
 
-    async def collect(self, request: httpx.Request, collect: Collect) -> None:
-        """The whole answer into `collect.exchange`. Raises ExchangeError."""
-        payload = encode_request(request, await request.aread())
-        origin, head_only = origin_of(request.url), request.method == "HEAD"
+    async def collect(self, origin: Origin, payload: bytes, collect: Collect, *, head_only: bool = False) -> None:
+        """The whole answer to the encoded request into `collect.exchange`. Raises ExchangeError."""
         exchange = collect.exchange
         connection: Connection | None = None
         try:
@@ -245,13 +244,14 @@ class StampedTransport(httpx.AsyncBaseTransport):
         self._warm_up.close()
 
 
-async def send_collected(client: httpx.AsyncClient, request: httpx.Request, collect: Collect) -> None:
-    """`client.send` without what the client does around it: its cookies alone, which no measured request has, take as
-    long as everything else. `client` must have a `StampedTransport`. Raises ExchangeError.
+async def send_collected(client: httpx.AsyncClient, url: httpx.URL, payload: bytes, collect: Collect) -> None:
+    """`client.send` of a request that is encoded already, without what the client does around it: its cookies alone,
+    which no measured request has, take as long as everything else. `client` must have a `StampedTransport`.
+    Raises ExchangeError.
     """
     transport = client._transport
     assert isinstance(transport, StampedTransport)
-    await transport.collect(request, collect)
+    await transport.collect(origin_of(url), payload, collect)
 
 
 class _Nothing(httpx.AsyncByteStream):
