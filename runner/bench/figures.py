@@ -35,9 +35,8 @@ def compare(truth: Mapping[str, Sequence[int]], client: Mapping[str, Any], strea
         lags += [lag / MS for lag in own]
         gaps += [abs(b - a) / MS for a, b in pairwise(own)]
     events, requests, reads = len(lags), len(ttft), client["reads"]
-    cpu_us = steady_cpu_us(client["samples"], sent, *client["steady_ns"])
-    if cpu_us is None and events:  # too short a run: all the CPU time of the process, its start included
-        cpu_us = round(client["cpu_s"] * 1e6 / events, 2)
+    # all of the run: a part of it would leave out the parsing of streams that end after it
+    cpu_us = round(client["cpu_s"] * 1e6 / events, 2) if events else None
     return {
         "streams": streams,
         "requests": requests,
@@ -56,17 +55,6 @@ def compare(truth: Mapping[str, Sequence[int]], client: Mapping[str, Any], strea
         "rss_mb": round(client["rss_mb"], 1),
         "clock": client["clock"],
     }
-
-
-def steady_cpu_us(
-    samples: Sequence[Mapping[str, Any]], sent_ns: Sequence[int], low_ns: int, high_ns: int
-) -> float | None:
-    """CPU time per event of the client's process between the first and the last look at it in the steady part: what
-    a start costs once is not charged to the tokens. Null when there were not two looks."""
-    inside = [s for s in samples if low_ns <= s["at_ns"] < high_ns]
-    cpu_ns = sum(b["cpu_share"] * (b["at_ns"] - a["at_ns"]) for a, b in pairwise(inside))
-    events = sum(inside[0]["at_ns"] <= at < inside[-1]["at_ns"] for at in sent_ns) if inside else 0
-    return round(cpu_ns / 1e3 / events, 2) if events else None
 
 
 def open_share(truth: Mapping[str, Sequence[int]], streams: int, low_ns: int, high_ns: int) -> float | None:

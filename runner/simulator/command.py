@@ -19,9 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The flags of `goodput engine`."""
     speed = parser.add_mutually_exclusive_group()
     speed.add_argument("--preset", metavar="DEVICE/MODEL/QUANT", help=f"cost model (default {DEFAULT_PRESET})")
-    speed.add_argument(
-        "--profile", type=Path, metavar="FILE", help="cost model from a TOML file with kv_tokens and [cost]"
-    )
+    speed.add_argument("--profile", type=Path, metavar="FILE", help="cost model from a TOML file")
     speed.add_argument(
         "--cost", metavar="a=…,b=…", help="cost model in ms: a, b and optionally c, d, e, a_prefill, host"
     )

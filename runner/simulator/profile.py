@@ -19,9 +19,7 @@ def load_profile(path: Path) -> EngineProfile:
     try:
         raw = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise ConfigError(
-            f"{path}: no such file; give the path of a TOML file with kv_tokens and a [cost] table"
-        ) from None
+        raise ConfigError(f"{path}: no such file; give a TOML file with kv_tokens and a [cost] table") from None
     except (OSError, ValueError) as e:
         raise ConfigError(f"{path}: cannot be read as TOML ({e}); mend that line") from None
     cost, kv_tokens = raw.get("cost"), raw.get("kv_tokens")

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from runner.bench.command import add_arguments, clients_for, run, table
-from runner.bench.figures import beside_aiohttp, compare, open_share, percentiles, saturated, steady_cpu_us
+from runner.bench.figures import beside_aiohttp, compare, open_share, percentiles, saturated
 from runner.bench.measured_client import arrivals_ns
 from runner.bench.scenario import parse_scenario
 from runner.errors import ConfigError
@@ -144,11 +144,3 @@ def test_the_command_measures_requests_by_their_schedule(capsys: pytest.CaptureF
     assert result["requests"] == len(arrivals_ns(40.0, 0, 2_500_000_000))
     assert result["events"] == 4 * result["requests"]
     assert result["streams_open_share"] is None
-
-
-def test_cpu_per_event_counts_the_steady_part_alone() -> None:
-    """Looks at 1, 2 and 3 s: half a core for two seconds over the four tokens sent in them; the start is left out."""
-    samples = [{"at_ns": s * SECOND, "cpu_share": share} for s, share in ((0, 1.0), (1, 0.9), (2, 0.5), (3, 0.5))]
-    sent = [SECOND // 2, *(round(s * SECOND) for s in (1.0, 1.5, 2.0, 2.9)), 4 * SECOND]
-    assert steady_cpu_us(samples, sent, SECOND, 4 * SECOND) == 250_000.0
-    assert steady_cpu_us(samples[:2], sent, SECOND, 4 * SECOND) is None
