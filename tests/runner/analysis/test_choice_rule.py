@@ -120,7 +120,7 @@ def test_no_setting_that_holds_is_said_as_such() -> None:
     assert missed["reason"].startswith("Target missed everywhere: ")
     unsure = told([point(4, 20, judged=20)])
     assert unsure["target_met"] is False
-    assert "with 20 requests its share 100 % may be anywhere from 83 % to 100 %" in unsure["reason"]
+    assert "with 20 requests its share 100 % may be anywhere from 84 % to 100 %" in unsure["reason"]
     sinking = told([point(4, 500, overload=True)])
     assert "every setting was overloaded at every load tried" in sinking["reason"]
 
@@ -139,10 +139,10 @@ def test_without_a_choice_the_sentence_says_why() -> None:
 
 
 def test_words_for_settings_and_loads() -> None:
-    """Plain words, also without server settings or a load axis; shares are rounded down."""
+    """Plain words, also without server settings or a load axis; a share short of all never reads 100 %."""
     assert describe_setting({}) == "the present setting"
     assert (
         describe_load({"max_concurrency": 8, "background_max_in_flight": 2}) == "8 at once, background_max_in_flight 2"
     )
     assert describe_load({}) == "the load of the file"
-    assert (percent(0.997), percent(1.0), percent(0.29)) == ("99 %", "100 %", "29 %")
+    assert (percent(0.997), percent(1.0), percent(0.29)) == ("99.7 %", "100 %", "29 %")
