@@ -18,7 +18,7 @@ PIECE_BYTES = 40  # what keeping one body piece costs beside its bytes
 SHORT_READ_BYTES = 32  # the end mark may be cut in two; its second half is a short read
 END_MARK_GRACE_S = 0.25  # after the dialect's end mark, for the end of the body that keeps the connection usable
 READS_AT_ONCE = 16  # then the other connections have their turn
-MAX_HELD = 256  # reads, of READ_BYTES at most
+MAX_HELD = 32  # reads: what is held takes three times the memory of what is looked into
 
 
 def may_go_on(data: bytes) -> bool:
