@@ -1,6 +1,6 @@
 """How late the built-in engine writes its tokens, by number of running sequences: run it on a quiet machine.
 
-    python tests/benchmarks/engine_lateness.py [tokens]
+    python -m tests.benchmarks.engine_lateness [tokens]
 
 Late: the last write of an iteration against the cost model's timeline, as the engine itself sees it. Seen: gaps
 between tokens at a reader in another process against the model's gap.

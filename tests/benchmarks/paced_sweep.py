@@ -1,6 +1,6 @@
 """What the sweep command reports against what its server did: run it on a quiet machine.
 
-    python tests/benchmarks/paced_sweep.py [--streams 256] [--rate 20] [--tokens 100] [--seconds 20]
+    python -m tests.benchmarks.paced_sweep [--streams 256] [--rate 20] [--tokens 100] [--seconds 20]
 
 `goodput run` in a process of its own against a paced server in another; the server logs when the kernel received each
 request and the moment right before each token was sent. TTFT p50 and p99 and gap p99 of the result should be within

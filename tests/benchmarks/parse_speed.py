@@ -1,4 +1,4 @@
-"""Time to read one event of the chat dialect, JSON included. By hand: `python tests/benchmarks/parse_speed.py`."""
+"""Time to read one event of the chat dialect, JSON included. By hand: `python -m tests.benchmarks.parse_speed`."""
 
 import json
 import statistics

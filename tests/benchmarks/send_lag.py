@@ -1,6 +1,6 @@
 """How late requests leave in an open loop that one event loop makes: run it on a quiet machine.
 
-    python tests/benchmarks/send_lag.py [requests_per_s] [seconds]
+    python -m tests.benchmarks.send_lag [requests_per_s] [seconds]
 
 A real sweep against a paced server in a process of its own; answers of two tokens, so that connections, starts and
 ends are the work. Prints p50 and p99 of the send lag, and of what had to connect first.
