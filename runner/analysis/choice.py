@@ -203,6 +203,8 @@ def _raw_values(chosen: Point, raw: Point) -> dict[str, Any]:
 def percent(share: float) -> str:
     """In percent as the pages show it: whole, but 99.7 % is never shown as all."""
     return f"{min(share, 0.999):.1%}".replace("%", " %") if 0.99 < share < 1 else f"{share:.0%}".replace("%", " %")
+
+
 def describe_setting(setting: Mapping[str, Any]) -> str:
     """ "max_num_seqs 8, max_num_batched_tokens 512"; a sweep without server settings has one setting."""
     return ", ".join(f"{k} {v}" for k, v in setting.items()) or "the present setting"
