@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from runner.config import PlannedCell, Scalar, SweepConfig
+from runner.cores import usable_cores
 from runner.errors import SettingFailed
 from runner.live import LiveFeed
 from runner.load.event_rate import load_processes
@@ -19,7 +20,7 @@ from runner.load.loop_health import watch_loop
 from runner.load.messages import Job
 from runner.load.sender import Pending
 from runner.load.trace_file import TraceRow
-from runner.load.workers import Workers, usable_cores
+from runner.load.workers import Workers
 from runner.load.workload import RequestSpec, Trace, build_trace, in_flight_caps, split_trace
 from runner.measured import Measured
 from runner.writer import Writer

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import psutil
 
+from runner.cores import affinity_cores, cpu_limit_cores
 from runner.load.stamped_socket import SO_TIMESTAMPNS
 
 GIB = 1 << 30
@@ -29,8 +30,8 @@ def describe_machine(look_s: float = 0.2, gpu_timeout_s: float = GPU_TIMEOUT_S) 
     busy_share = psutil.cpu_percent(interval=look_s) / 100
     return {
         "cpu": cpu_model(),
-        "cores": usable_cores(),
-        "cpu_limit_cores": cgroup_cpu_limit(_read("/sys/fs/cgroup/cpu.max")),
+        "cores": affinity_cores(),
+        "cpu_limit_cores": cpu_limit_cores(),
         "memory_gib": round(usable_memory_bytes() / GIB, 1),
         "gpus": find_gpus(gpu_timeout_s),
         "os": platform.system(),
@@ -74,17 +75,6 @@ def cpu_model() -> str | None:
     if platform.system() == "Darwin":
         return _output(("sysctl", "-n", "machdep.cpu.brand_string"), 2.0).strip() or None
     return platform.processor() or None
-
-
-def usable_cores() -> int:
-    """Logical cores this process may run on."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
-
-
-def cgroup_cpu_limit(cpu_max: str) -> float | None:
-    """Cores a container may use at once, from cgroup's `cpu.max` ("quota period"); None without a limit."""
-    quota, _, period = cpu_max.strip().partition(" ")
-    return round(int(quota) / int(period), 2) if quota.isdigit() and period.isdigit() and int(period) else None
 
 
 def usable_memory_bytes() -> int:

@@ -15,6 +15,7 @@ from storage.records import ClientSample, EngineSample, RequestRecord
 from storage.side_files import append_line, write_state
 
 Progress = Callable[[Mapping[str, Any]], None]
+SAME_SECOND_NS = 1_500_000_000  # every load process tells of itself once a second, not all at once
 
 
 class LiveFeed:
@@ -32,7 +33,7 @@ class LiveFeed:
         self._errors: Counter[str] = Counter()
         self._sent = 0  # of those that have ended; the open ones are counted apart
         self._engine: EngineSample | None = None
-        self._client: ClientSample | None = None
+        self._clients: list[ClientSample] = []  # the last second's, one of each load process
         self.open_streams = 0
         self.cells_total = cells_total
         self.cells_done = 0
@@ -51,7 +52,8 @@ class LiveFeed:
         self._errors.clear()
         self._recent = []
         self._sent = 0
-        self._engine = self._client = None
+        self._engine = None
+        self._clients = []
 
     def note_record(self, record: RequestRecord) -> None:
         self._sent += record.sent_ns is not None
@@ -65,7 +67,7 @@ class LiveFeed:
         self._engine = sample
 
     def note_client(self, sample: ClientSample) -> None:
-        self._client = sample
+        self._clients = [c for c in self._clients if c.at_ns > sample.at_ns - SAME_SECOND_NS] + [sample]
 
     def state(self) -> dict[str, Any]:
         """The content of state.json."""
@@ -83,7 +85,7 @@ class LiveFeed:
     def line(self) -> dict[str, Any]:
         """One line of live.jsonl; the latencies are of the requests that ended since the line before."""
         recent, self._recent = self._recent, []
-        e, c = self._engine, self._client
+        e, clients = self._engine, self._clients
         return {
             "at_s": round(time.monotonic() - self._started, 3),
             "cell": self.cell,
@@ -101,8 +103,8 @@ class LiveFeed:
             "kv_cache_usage": e.kv_cache_usage if e else None,
             "num_preemptions": e.num_preemptions_total if e else None,
             "open_streams": self.open_streams,
-            "loop_lag_ms": round(c.loop_lag_ms, 3) if c else None,
-            "cpu_share": round(c.cpu_share, 3) if c else None,
+            "loop_lag_ms": round(max(c.loop_lag_ms for c in clients), 3) if clients else None,
+            "cpu_share": round(max(c.cpu_share for c in clients), 3) if clients else None,
             "errors": dict(self._errors),
         }
 

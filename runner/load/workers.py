@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import os
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -17,13 +16,6 @@ READY_LIMIT_S = 60.0
 GRACE_S = 30.0  # beyond the cell's own end; a process that says nothing until then hangs
 STOP_LIMIT_S = 10.0
 LAST_WORDS = 4000
-
-
-def usable_cores() -> int:
-    """Cores that this process may run on."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 @dataclass

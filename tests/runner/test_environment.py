@@ -10,7 +10,6 @@ import pytest
 
 from runner import environment
 from runner.environment import (
-    cgroup_cpu_limit,
     describe_machine,
     find_gpus,
     machine_name,
@@ -93,14 +92,6 @@ def test_machine_name_of_this_machine(machine: dict[str, object]):
 def test_short_cpu_drops_what_says_nothing(model: str, name: str):
     """Trade marks, clock rates and core counts go; maker and model stay."""
     assert short_cpu(model) == name
-
-
-@pytest.mark.parametrize(
-    ("cpu_max", "cores"), [("max 100000\n", None), ("150000 100000\n", 1.5), ("", None), ("5 0", None)]
-)
-def test_cgroup_limit_in_cores(cpu_max: str, cores: float | None):
-    """A container's quota is given in cores; no quota, no file and nonsense are no limit."""
-    assert cgroup_cpu_limit(cpu_max) == cores
 
 
 def test_nvidia_smi_lines():
