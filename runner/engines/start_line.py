@@ -5,6 +5,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 
 from runner.config import VARIABLE, Backend, Scalar, is_secret_name, secret_flags
+from runner.engines.catalogue import KINDS, EngineKind
 from runner.errors import ConfigError
 from runner.protocols.scrub import scrub
 
@@ -67,3 +68,58 @@ def shown_line(command: Sequence[str], env: Mapping[str, str], secrets: Sequence
     """The start line ready to paste into a shell, environment first, secrets as ***."""
     assigned = [f"{k}={shlex.quote(v)}" for k, v in env.items()]
     return scrub(" ".join([*assigned, shlex.join(command)]), secrets)
+
+
+def setting_line(
+    kind: str, setting: Mapping[str, Scalar], *, model: str | None = None, port: int | None = None
+) -> str | None:
+    """How a server of this kind is given the setting, ready to paste: a start line with its flags or environment
+    variables, or lines of its settings file. Null when there is nothing to set, or no key of it has a known name.
+
+    What has no known name stands behind a `#`, so that the line is never silently less than the setting.
+    """
+    engine = KINDS[kind]
+    known = {k: v for k, v in setting.items() if k == "model" or engine.knows(k)}
+    if not known:
+        return None
+    named = {k: v for k, v in known.items() if k != "model"}
+    unknown = [f"{k} = {_text(v)}" for k, v in setting.items() if k not in known]
+    lines = _file_lines(engine, named)
+    flags = [part for k, v in named.items() for part in _flags(engine, k, v)]
+    variables = [f"{engine.variables[k]}={shlex.quote(_text(v))}" for k, v in named.items() if k in engine.variables]
+    if flags or variables or "model" in known:
+        lines.append(
+            " ".join([*variables, *_start(engine, str(setting.get("model") or model or "MODEL"), port), *flags])
+        )
+    if unknown:
+        lines.append(f"# no known name for: {', '.join(unknown)}")
+    return "\n".join(lines) or None
+
+
+def _text(value: Scalar) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _start(engine: EngineKind, model: str, port: int | None) -> list[str]:
+    """The start line of the catalogue; a model that is not known stays the word MODEL, to be replaced by hand."""
+    parts = [part.format(port=port or engine.default_port) for part in engine.start]
+    return [shlex.quote(model if part == "MODEL" else part) for part in parts]
+
+
+def _flags(engine: EngineKind, key: str, value: Scalar) -> list[str]:
+    if key in engine.switches:
+        on, off = engine.switches[key]
+        return [on if value is True or _text(value) == "true" else off]
+    return [engine.flags[key], shlex.quote(_text(value))] if key in engine.flags else []
+
+
+def _file_lines(engine: EngineKind, named: Mapping[str, Scalar]) -> list[str]:
+    """`model.max_batch_size` -> the section and the key below it, as YAML."""
+    lines: list[str] = []
+    for key, value in named.items():
+        if key in engine.file_keys:
+            section, _, name = engine.file_keys[key].rpartition(".")
+            if section and f"{section}:" not in lines:
+                lines.append(f"{section}:")
+            lines.append(f"{'  ' if section else ''}{name}: {_text(value)}")
+    return [f"# {engine.settings_file}", *lines] if lines else []
