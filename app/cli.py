@@ -68,7 +68,7 @@ def parser() -> argparse.ArgumentParser:
     p.set_defaults(do=commands.list_all)
 
     p = add("show", help="one sweep's result")
-    p.add_argument("id", metavar="ID")
+    p.add_argument("id", metavar="ID", help="an id, its beginning, or the folder of a sweep")
     _data(p, json=True)
     p.set_defaults(do=commands.show)
 
@@ -78,7 +78,7 @@ def parser() -> argparse.ArgumentParser:
     p.set_defaults(do=commands.delete)
 
     p = add("report", help="write a sweep as one HTML page")
-    p.add_argument("id", metavar="ID")
+    p.add_argument("id", metavar="ID", help="an id, its beginning, or the folder of a sweep")
     p.add_argument("-o", "--output", type=Path, required=True, metavar="FILE.html")
     p.add_argument("--private", action="store_true", help="leave host names, addresses and paths in")
     _data(p)

@@ -187,16 +187,26 @@ def _ask_if_large(config: SweepConfig, yes: bool) -> None:
 
 
 def _folder(args: argparse.Namespace) -> Path:
+    """Of a sweep in the data folder, or one that lies elsewhere, such as sample_data/llama_cpp_sweep."""
     from runner.queue import find_sweep, sweep_folder
+    from storage.sweep_store import DATABASE
 
+    named = Path(args.id)
+    if (named / DATABASE).is_file():
+        return named.resolve()
+    if len(named.parts) > 1:
+        raise ConfigError(
+            f"{named} is not the folder of a measured sweep; `goodput list` shows those of the data folder"
+        )
     return sweep_folder(args.data, find_sweep(args.data, args.id))
 
 
 def _result(folder: Path) -> dict[str, Any]:
+    from app.data import state_of
     from runner.analysis.result import build_result
     from storage.queries import read_sweep
 
-    return build_result(read_sweep(folder), status=status_of(folder))
+    return build_result(read_sweep(folder), status=state_of(folder))
 
 
 def _write_report(folder: Path, path: Path, *, private: bool) -> None:
