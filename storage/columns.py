@@ -2,7 +2,7 @@
 
 import json
 import typing
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import fields
 from functools import cache
 from typing import Any
@@ -28,6 +28,8 @@ _ARROW_TYPES: dict[Any, pa.DataType] = {
     tuple[int, ...]: pa.list_(pa.uint32()),
 }
 
+_SQL_TYPES = {pa.int64(): "BIGINT", pa.float64(): "DOUBLE", pa.string(): "VARCHAR", pa.bool_(): "BOOLEAN"}
+
 
 @cache
 def arrow_schema(record: type) -> pa.Schema:
@@ -41,6 +43,12 @@ def _arrow_field(name: str, hint: Any) -> pa.Field:  # noqa: ANN401 (a type hint
     nullable = type(None) in options
     plain = next(o for o in options if o is not type(None)) if nullable else hint
     return pa.field(name, _ARROW_TYPES[plain], nullable=nullable)
+
+
+def missing_columns(record: type, present: Collection[str]) -> dict[str, str]:
+    """Nullable columns that a table of an older version does not have yet, with their SQL type."""
+    absent = [field for field in arrow_schema(record) if field.name not in present and field.nullable]
+    return {field.name: _SQL_TYPES[field.type] for field in absent}
 
 
 def to_arrow(record: type, rows: Sequence[Any]) -> pa.Table:

@@ -7,10 +7,10 @@ import duckdb
 import pandas as pd
 import pyarrow as pa
 
-from storage.columns import TABLES, arrow_schema, meta_dict, parse_objects, to_frame
+from storage.columns import TABLES, arrow_schema, meta_dict, missing_columns, parse_objects, to_frame
 from storage.errors import StorageError
 from storage.plain_errors import read_error
-from storage.sweep_store import DATABASE, SAFE, check_version
+from storage.sweep_store import DATABASE, SAFE, check_version, column_names
 from storage.tables import SweepTables
 
 _READER = {**SAFE, "threads": "2", "memory_limit": "1GB"}
@@ -46,7 +46,9 @@ def read_sweep(folder: Path) -> SweepTables:
 
 
 def _frame(db: duckdb.DuckDBPyConnection, table: str) -> pd.DataFrame:
+    """The table as a frame; columns that a sweep of an older version does not have are null."""
     record = TABLES[table]
-    columns = ", ".join(arrow_schema(record).names)
+    absent = missing_columns(record, column_names(db, table))
+    columns = ", ".join(f"CAST(NULL AS {absent[n]}) AS {n}" if n in absent else n for n in arrow_schema(record).names)
     arrow = db.execute(f"SELECT {columns} FROM {table} ORDER BY {_ORDER[table]}").to_arrow_table()
     return to_frame(record, arrow)

@@ -57,7 +57,7 @@ class EngineSample:
 
     cell: int
     at_ns: int
-    source: str  # metrics | slots | none
+    source: str  # metrics | slots | status | none
     scrape_ms: float
     running: float | None = None  # sequences in the batch now
     waiting: float | None = None
@@ -73,6 +73,16 @@ class EngineSample:
     queue_time_count: float | None = None  # histogram count
     prefix_cache_queries_total: float | None = None
     prefix_cache_hits_total: float | None = None
+    kv_cache_usage_max: float | None = None  # 0..1, of the fullest engine; kv_cache_usage is the mean over engines
+    engines: float | None = None  # engines behind the address whose numbers were put together
+    seats: float | None = None  # sequences the server says it would run at once
+    swapped: float | None = None  # sequences thrown out of the batch that wait to come back
+    ttft_s_total: float | None = None  # the server's own time to first token: histogram sum
+    ttft_count: float | None = None
+    itl_s_total: float | None = None  # the server's own time between tokens: histogram sum
+    itl_count: float | None = None
+    iteration_tokens_buckets: str | None = None  # JSON object: at most so many tokens -> steps (cumulative, lifetime)
+    server_start_s: float | None = None  # when the server says its process began; another value is another process
 
 
 @dataclass(frozen=True, slots=True)

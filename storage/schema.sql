@@ -73,7 +73,7 @@ CREATE TABLE request (
 CREATE TABLE engine_sample (
   cell BIGINT NOT NULL,                -- cell it belongs to
   at_ns BIGINT NOT NULL,               -- ns: when the scrape was answered
-  source VARCHAR NOT NULL,             -- metrics | slots | none
+  source VARCHAR NOT NULL,             -- metrics | slots | status | none
   scrape_ms DOUBLE NOT NULL,           -- ms the scrape took
   running DOUBLE,                      -- sequences in the batch now
   waiting DOUBLE,                      -- sequences waiting now
@@ -88,7 +88,17 @@ CREATE TABLE engine_sample (
   queue_time_s_total DOUBLE,           -- s since the server started: sum of the queue time histogram
   queue_time_count DOUBLE,             -- count since the server started: entries of the queue time histogram
   prefix_cache_queries_total DOUBLE,   -- tokens since the server started: looked up in the prefix cache
-  prefix_cache_hits_total DOUBLE       -- tokens since the server started: found in the prefix cache
+  prefix_cache_hits_total DOUBLE,      -- tokens since the server started: found in the prefix cache
+  kv_cache_usage_max DOUBLE,           -- share of the KV cache in use, 0..1, of the fullest engine (kv_cache_usage: the mean)
+  engines DOUBLE,                      -- count: engines behind the address, put together
+  seats DOUBLE,                        -- sequences the server says it would run at once
+  swapped DOUBLE,                      -- sequences thrown out of the batch that wait to come back
+  ttft_s_total DOUBLE,                 -- s since the server started: sum of its own time-to-first-token histogram
+  ttft_count DOUBLE,                   -- count since the server started: entries of that histogram
+  itl_s_total DOUBLE,                  -- s since the server started: sum of its own time-between-tokens histogram
+  itl_count DOUBLE,                    -- count since the server started: entries of that histogram
+  iteration_tokens_buckets VARCHAR,    -- JSON object: at most so many tokens -> steps since the server started (cumulative)
+  server_start_s DOUBLE                -- s, the server's clock: when its process began; another value is another process
 );
 
 CREATE TABLE client_sample (

@@ -9,12 +9,13 @@ from pathlib import Path
 import duckdb
 import pyarrow as pa
 
-from storage.columns import TABLES, to_arrow
+from storage.columns import TABLES, missing_columns, to_arrow
 from storage.errors import StorageError
 from storage.plain_errors import is_locked, open_error, read_error, write_error
 from storage.records import CellRecord, ClientSample, EngineSample, RequestRecord, SweepMeta
 
-SCHEMA_VERSION = 1
+# 2: more columns in engine_sample. Tables of an older version are read with nulls; `reopen` adds the columns.
+SCHEMA_VERSION = 2
 DATABASE = "sweep.duckdb"
 FINISHED = ("ok", "failed", "skipped")
 _SCHEMA = Path(__file__).with_name("schema.sql")
@@ -62,13 +63,17 @@ class SweepStore:
 
     @classmethod
     def reopen(cls, folder: Path) -> "SweepStore":
-        """Opens an interrupted sweep to go on: rows of cells that did not finish are dropped and measured anew."""
+        """Opens an interrupted sweep to go on: rows of cells that did not finish are dropped and measured anew.
+
+        Tables of an older version get the columns they lack, empty, and are of this version from then on.
+        """
         path = folder / DATABASE
         if not path.is_file():
             raise StorageError(f"{path}: no such file, so there is nothing to resume; run the sweep anew")
         _check_whole(path)
         store = cls(path)
         try:
+            store._bring_up_to_date()
             store._drop_unfinished()
         except StorageError:
             store.close()
@@ -123,6 +128,13 @@ class SweepStore:
         with contextlib.suppress(duckdb.Error):
             self._db.close()
 
+    def _bring_up_to_date(self) -> None:
+        with self._transaction() as db:
+            for table, record in TABLES.items():
+                for name, kind in missing_columns(record, column_names(db, table)).items():
+                    db.execute(f"ALTER TABLE {table} ADD COLUMN {name} {kind}")
+            db.execute("UPDATE meta SET schema_version = ?", [SCHEMA_VERSION])
+
     def _drop_unfinished(self) -> None:
         finished = f"(SELECT cell FROM cell WHERE status IN {FINISHED})"
         with self._transaction() as db:
@@ -158,6 +170,11 @@ def check_version(path: Path, db: duckdb.DuckDBPyConnection) -> None:
             f"{path}: was written by Goodput Lab {tool} (tables version {version}, this one reads up to "
             f"{SCHEMA_VERSION}); update this one to open it"
         )
+
+
+def column_names(db: duckdb.DuckDBPyConnection, table: str) -> list[str]:
+    """The columns that the table has in this file."""
+    return [str(row[0]) for row in db.execute(f"DESCRIBE {table}").fetchall()]
 
 
 def _check_whole(path: Path) -> None:

@@ -5,6 +5,7 @@ import contextlib
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 import httpx
 
@@ -95,7 +96,7 @@ class Scraper:
             self._metrics_url, self.hint = None, metrics.hint or self._hint
         if slots.gone:
             self._slots_url = None
-        facts: dict[str, float | None] = {}
+        facts: dict[str, Any] = {}
         source = "none"
         if slots.text is not None and (seen := parse_slots(slots.text, self._kv_unified)):
             facts, source = {"running": float(seen.running), "kv_cache_usage": seen.kv_cache_usage}, "slots"

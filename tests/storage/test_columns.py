@@ -105,7 +105,7 @@ def test_no_rows_keep_the_columns_and_types(record: type) -> None:
 
 TEXTS_AND_LISTS = {
     "class_name", "chunk_deltas_us", "output_tokens_source", "outcome", "error_kind", "error_detail", "finish_reason",
-    "clock", "source",
+    "clock", "source", "iteration_tokens_buckets",
 }  # fmt: skip
 
 

@@ -3,7 +3,7 @@
 import os
 import random
 import shutil
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 
 import duckdb
@@ -11,7 +11,7 @@ import pytest
 
 from storage.errors import StorageError
 from storage.queries import read_sweep
-from storage.records import CellRecord, RequestRecord, SweepMeta
+from storage.records import CellRecord, EngineSample, RequestRecord, SweepMeta
 from storage.sweep_store import SCHEMA_VERSION, SweepStore
 
 META = SweepMeta("i", "n", SCHEMA_VERSION, "9.9.9", 0, False, "{}", "{}", "{}")
@@ -124,3 +124,50 @@ def test_a_copied_folder_reads_the_same(tmp_path: Path) -> None:
     make_sweep(tmp_path / "a")
     shutil.copytree(tmp_path / "a", tmp_path / "b")
     assert read_sweep(tmp_path / "a").requests.equals(read_sweep(tmp_path / "b").requests)
+
+
+def old_sweep(folder: Path) -> None:
+    """A sweep as version 1 wrote it: engine_sample ends with prefix_cache_hits_total."""
+    store = SweepStore.create(folder, replace(META, schema_version=1))
+    store.append([RequestRecord(0, 0, "c", 0, 1, 1, 0)], [EngineSample(0, 5, "metrics", 0.1, running=3.0)], [])
+    store.put_cell(CellRecord(0, "{}", "{}", 0, "ok"))
+    store.put_cell(CellRecord(1, "{}", "{}", 0, "running"))
+    store.close()
+    names = [f.name for f in fields(EngineSample)]
+    with duckdb.connect(str(folder / "sweep.duckdb")) as db:
+        for name in names[names.index("prefix_cache_hits_total") + 1 :]:
+            db.execute(f"ALTER TABLE engine_sample DROP COLUMN {name}")
+
+
+def test_a_sweep_of_an_older_version_is_read_with_nulls_and_left_as_it_is(tmp_path: Path) -> None:
+    """Columns it lacks are null, what it has keeps its value, and the file keeps its bytes."""
+    old_sweep(tmp_path)
+    before = (tmp_path / "sweep.duckdb").read_bytes()
+    tables = read_sweep(tmp_path)
+    assert tables.meta["schema_version"] == 1
+    assert list(tables.engine.columns) == [f.name for f in fields(EngineSample)]
+    assert tables.engine["running"].tolist() == [3.0]
+    assert tables.engine["ttft_s_total"].isna().all()
+    assert tables.engine["iteration_tokens_buckets"].tolist() == [None]
+    assert (tmp_path / "sweep.duckdb").read_bytes() == before
+
+
+def test_a_sweep_of_an_older_version_is_resumed_with_the_columns_it_lacked(tmp_path: Path) -> None:
+    """Its finished cells are kept, new samples keep their new numbers, and the tables are of this version."""
+    old_sweep(tmp_path)
+    store = SweepStore.reopen(tmp_path)
+    assert list(store.finished_cells()) == [0]
+    store.append([], [EngineSample(1, 6, "metrics", 0.1, ttft_s_total=2.5, iteration_tokens_buckets="{}")], [])
+    store.close()
+    tables = read_sweep(tmp_path)
+    assert tables.meta["schema_version"] == SCHEMA_VERSION
+    assert tables.engine["ttft_s_total"].fillna(-1).tolist() == [-1, 2.5]
+    assert tables.engine["iteration_tokens_buckets"].tolist() == [None, "{}"]
+
+
+def test_the_recorded_sweep_of_an_older_version_stays_readable() -> None:
+    """The sample in the repository was written before the tables grew."""
+    tables = read_sweep(Path(__file__).parents[2] / "sample_data" / "llama_cpp_sweep")
+    assert tables.meta["schema_version"] == 1
+    assert len(tables.engine) > 0
+    assert tables.engine["seats"].isna().all()

@@ -4,7 +4,7 @@ import json
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, replace
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 
 import pytest
@@ -46,7 +46,9 @@ def test_rows_of_every_table_come_back_as_they_were(tmp_path: Path) -> None:
         error_detail="日本 'q\"", http_status=200, finish_reason="stop", reused_connection=True, resends=1,
         clock="kernel",
     )  # fmt: skip
-    engine = [EngineSample(0, 9, "metrics", 0.2, *[float(i) for i in range(14)]), EngineSample(0, 3, "none", 0.0)]
+    told = {f.name: float(i) for i, f in enumerate(fields(EngineSample)[4:])}
+    told["iteration_tokens_buckets"] = '{"1.0": 2.0}'  # type: ignore[assignment]
+    engine = [EngineSample(0, 9, "metrics", 0.2, **told), EngineSample(0, 3, "none", 0.0)]  # type: ignore[arg-type]
     client = [ClientSample(0, 1, 0.25, 0.5, 3)]
     store = SweepStore.create(tmp_path, META)
     store.append([full, request(0, 1)], engine, client)
