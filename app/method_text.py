@@ -45,6 +45,13 @@ def metrics(w: Words) -> list[Entry]:
             ),
         ),
         (
+            w.text("cell numbers"),
+            w.text(
+                "A cell is one setting at one load, in one repeat. Pages count cells and repeats from 1; the keys of "
+                "files, JSON and CSV count from 0."
+            ),
+        ),
+        (
             w.text("clock"),
             w.text("On Linux each read carries the time at which the kernel received it; elsewhere the program's own."),
         ),

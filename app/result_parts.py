@@ -128,24 +128,32 @@ def grid(result: c.Result, w: Words) -> None:
 def every_number(result: c.Result, w: Words) -> None:
     """The table of everything, and the same as CSV."""
     columns = table.columns(result, w)
-    rows = [
-        {x.key: str(v) if x.kind == "text" and (v := row[x.key]) is not None else row[x.key] for x in columns}
-        for row in table.table_rows(result, w)
-    ]
-    formats = {"count": "%d", "ms": "%.1f", "rate": "%.3g", "share": "percent"}
+    rows = [{x.key: _cell_value(row[x.key], x.kind) for x in columns} for row in table.table_rows(result, w)]
+    formats = {"number": "%d", "count": "%d", "ms": "%.1f", "rate": "%.3g", "share": "percent"}
     st.dataframe(
         pd.DataFrame(rows, columns=[x.key for x in columns]),
         hide_index=True,
         column_config={
             x.key: x.title
             if x.kind == "text"
-            else st.column_config.NumberColumn(f"{x.title} (ms)" if x.kind == "ms" else x.title, format=formats[x.kind])
+            else st.column_config.NumberColumn(
+                f"{x.title} (ms)" if x.kind == "ms" else x.title,
+                format=formats[x.kind],
+                help=w.text("Counted from 1 here; files, JSON and CSV count from 0.") if x.kind == "number" else None,
+            )
             for x in columns
         },
     )
     st.download_button(
         w.text("Download as CSV"), table.table_csv(result, w), "goodput.csv", "text/csv", key="csv", on_click="ignore"
     )
+
+
+def _cell_value(value: Any, kind: str) -> object:  # noqa: ANN401  (any JSON value)
+    """What the table holds of a raw value: numbers stay numbers, so that they sort as such."""
+    if value is None:
+        return None
+    return str(value) if kind == "text" else c.shown_number(value) if kind == "number" else value
 
 
 def doubts(result: c.Result, w: Words) -> None:
@@ -209,7 +217,7 @@ def cell_label(result: c.Result, w: Words) -> Mapping[int, str]:
     """What each cell is called in a list."""
     names = c.setting_names(result, w)
     return {
-        x["cell"]: f"{x['cell']} · {names[c.key_of(x.get('setting') or {})]} · {c.load_name(x, w)}"
+        x["cell"]: f"{c.shown_number(x['cell'])} · {names[c.key_of(x.get('setting') or {})]} · {c.load_name(x, w)}"
         for x in c.cells_of(result)
     }
 

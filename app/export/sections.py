@@ -230,7 +230,10 @@ def numbers(result: c.Result, words: Words) -> str:
         _number_row(x, columns, words) for x in zip(c.cells_of(result), table.table_rows(result, words), strict=True)
     )
     caption = esc(
-        words.text("Every number of every cell. Times in ms or s; shares of the requests that could be judged.")
+        words.text(
+            "Every number of every cell. Times in ms or s; shares of the requests that could be judged. Cells are "
+            "counted from 1 here, and from 0 in files, JSON and CSV."
+        )
     )
     return section("numbers", words.text("Every number"), _scrolled("numbers", caption, f"<tr>{head}</tr>", body))
 
@@ -249,7 +252,7 @@ def _number_row(pair: tuple[c.Cell, dict[str, Any]], columns: Sequence[table.Col
     tds = "".join(
         f'<td{_kind(x)} data-key="{esc(x.key)}">{esc(table.shown(row[x.key], x.kind, words))}</td>' for x in columns[1:]
     )
-    first = f'<th scope="row" class="n">{esc(row["cell"])}</th>'
+    first = f'<th scope="row" class="n">{esc(table.shown(row["cell"], "number", words))}</th>'
     return f'<tr data-cell="{esc(cell["cell"])}" class="{esc(cell.get("status") or "")}">{first}{tds}</tr>'
 
 

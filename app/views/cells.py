@@ -41,6 +41,11 @@ def cells_of(result: Result) -> list[Cell]:
     return list(result.get("cells") or [])
 
 
+def shown_number(number: int) -> int:
+    """A cell's or repeat's number for people, who count from 1; files, JSON and CSV count from 0."""
+    return number + 1
+
+
 def measured(result: Result) -> list[Cell]:
     """Cells that ran to their end and have a goodput."""
     return [c for c in cells_of(result) if c.get("status") == "ok" and c.get("goodput_per_s") is not None]

@@ -17,17 +17,17 @@ class Column:
 
     key: str
     title: str
-    kind: str  # text | count | ms | rate | share
+    kind: str  # text | number (of a cell, counted from 0) | count | ms | rate | share
     group: str = ""
 
 
 def columns(result: c.Result, words: Words = ENGLISH) -> list[Column]:
     """Columns of the table: the settings that vary, the load, then every number."""
     keys = c.varying_keys(c.settings_of(result).values())
-    head = [Column("cell", words.text("cell"), "count")] + [Column(f"setting.{k}", k, "text") for k in keys]
+    head = [Column("cell", words.text("cell"), "number")] + [Column(f"setting.{k}", k, "text") for k in keys]
     repeats = len({x.get("repeat") for x in c.cells_of(result)}) > 1
     load = [Column("load", words.text("load"), "text")]
-    load += [Column("repeat", words.text("repeat"), "count")] * repeats
+    load += [Column("repeat", words.text("repeat"), "number")] * repeats
     state = [Column("state", words.text("state"), "text")]
     goodput = [
         Column("goodput_per_s", words.text("goodput req/s"), "rate"),
@@ -97,6 +97,8 @@ def shown(value: object, kind: str, words: Words = ENGLISH) -> str:
         return NOTHING
     if kind == "text" or not isinstance(value, int | float):
         return str(value)
+    if kind == "number":
+        return words.count(c.shown_number(int(value)))
     return {"count": words.count, "ms": words.ms, "rate": words.significant, "share": words.share}[kind](value)
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from app.views import cells as c
 from app.views.batch import batch_rows
 from app.views.percentiles import targets_of
+from app.views.rules import rule_titles
 from app.words import ENGLISH, Words
 
 
@@ -160,14 +161,14 @@ def target_sentences(result: c.Result, words: Words = ENGLISH) -> list[str]:
 
 
 def warning_rows(result: c.Result, words: Words = ENGLISH) -> list[dict[str, str]]:
-    """Warnings of the sweep and its cells: title, remedy, where (cells). One row a type and text."""
+    """Warnings of the sweep and its cells: title, remedy, where (cells, from 1). One row a type and text."""
     found: dict[tuple[str, str], list[str]] = {}
     for w in result.get("warnings") or []:
-        where = [str(w["cell"])] if isinstance(w, Mapping) and w.get("cell") is not None else []
+        where = [str(c.shown_number(w["cell"]))] if isinstance(w, Mapping) and w.get("cell") is not None else []
         found.setdefault(warning_text(w, words), []).extend(where)
     for cell in c.cells_of(result):
         for w in cell.get("warnings") or []:
-            found.setdefault(warning_text(w, words), []).append(str(cell["cell"]))
+            found.setdefault(warning_text(w, words), []).append(str(c.shown_number(cell["cell"])))
     return [
         {"title": title, "remedy": remedy, "where": ", ".join(dict.fromkeys(where))}
         for (title, remedy), where in found.items()
@@ -180,6 +181,10 @@ def warning_text(warning: object, words: Words) -> tuple[str, str]:
         return c.flag_text(str(warning), words), ""
     if warning.get("template"):
         values = dict(warning.get("values") or {})
+        if warning.get("type") == "rule_sensitive":
+            titles = rule_titles(words)
+            ids = str(values.get("rules") or "").split(", ")
+            values["rules"] = ", ".join(words.text("“{rule}”", rule=titles.get(i, i)) for i in ids)
         return words.text(warning["template"], **values), words.text(warning.get("remedy_template") or "", **values)
     return str(warning.get("text") or c.flag_text(str(warning.get("type")), words)), str(warning.get("remedy") or "")
 

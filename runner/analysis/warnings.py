@@ -92,7 +92,7 @@ TEXTS: dict[str, tuple[str, str]] = {
     ),
     "stalls_hidden": (
         "{count} requests pass on their mean token time but stalled for longer than their target.",
-        "Keep the p99_gap rule; a mean cannot see a freeze.",
+        "Keep the rule that looks at each request's own gaps; a mean cannot see a freeze.",
     ),
 }
 

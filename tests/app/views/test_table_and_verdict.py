@@ -6,9 +6,11 @@ import json
 
 import pytest
 
+from app.views.rules import RULES
 from app.views.table import columns, csv_text, safe_text, shown, table_csv, table_rows, text_table
 from app.views.verdict import markdown, origin_note, target_sentences, verdict, warning_rows
 from app.words import NOTHING
+from runner.analysis.warnings import TEXTS, MeasurementWarning
 from tests.app.views.made_up import made_up_result
 
 
@@ -169,3 +171,23 @@ def test_a_result_without_a_real_server_says_so() -> None:
     assert "modelled" in (origin_note({"backend": {"kind": "simulated"}, "simulated": False}) or "")
     assert "Virtual time" in (origin_note({"backend": {"kind": "simulated"}, "simulated": True}) or "")
     assert origin_note({"backend": {"kind": "llama_cpp"}, "simulated": False}) is None
+
+
+def test_people_count_cells_from_one_and_files_from_zero() -> None:
+    """The first cell is number 1 in the table and beside its warnings, and 0 in the CSV, as in JSON."""
+    assert shown(0, "number") == "1"
+    result = made_up_result()
+    assert {x.key: x.kind for x in columns(result)}["cell"] == "number"
+    assert next(csv.DictReader(io.StringIO(table_csv(result), newline="")))["cell"] == "0"
+    only = {"type": "low_n", "cell": 0, "template": "too few", "remedy_template": "more"}
+    assert warning_rows({"cells": [{"cell": 0, "warnings": [only]}]})[0]["where"] == "1"
+
+
+def test_warnings_name_gap_rules_in_words() -> None:
+    """A reader is told what another rule asks for, not its name in the files; the object keeps the names."""
+    warning = MeasurementWarning("rule_sensitive", None, {"rules": "mean_tpot, deadline"}).as_dict()
+    row = warning_rows({"cells": [], "warnings": [warning]})[0]
+    assert "“mean time per token in time”, “every token by its deadline” would choose" in row["title"]
+    assert warning["values"]["rules"] == "mean_tpot, deadline"
+    ids = [rule for rule in RULES for text in TEXTS.values() if rule in " ".join(text)]
+    assert ids == []
