@@ -18,6 +18,12 @@ class SettingFailed(GoodputError):
         self, error_kind: str, detail: str, *, exit_code: int | None = None, log_tail: str | None = None
     ) -> None:
         super().__init__(detail)
-        self.error_kind = error_kind  # port_in_use | not_ready | exited | out_of_memory | unreachable | bad_command
+        self.error_kind = error_kind
+        # port_in_use | not_ready | exited | out_of_memory | unreachable | bad_command
+        # of hooks: hook_failed | hook_timeout | not_restarted
         self.exit_code = exit_code
         self.log_tail = log_tail
+
+
+class SettingSkipped(GoodputError):
+    """The user leaves this cell out instead of changing the server by hand; the sweep goes on."""

@@ -42,6 +42,7 @@ class LiveFeed:
         self.eta_s: float | None = None
         self.status = "starting"
         self.message = ""
+        self.waiting_for: dict[str, Any] | None = None  # what the user is asked to do by hand: {"setting", "text"}
         self.verdict: str | None = None
         self._owner = {"pid": os.getpid(), "create_time": psutil.Process().create_time()}
 
@@ -79,6 +80,7 @@ class LiveFeed:
             "cells_total": self.cells_total,
             "cells_done": self.cells_done,
             "message": self.message,
+            "waiting_for": self.waiting_for,
             "verdict": self.verdict,
         }
 

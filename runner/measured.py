@@ -4,13 +4,13 @@ import asyncio
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 import httpx
 
 from runner.config import Scalar, SweepConfig
+from runner.engines.running import Running
 from runner.engines.scrape import Scraper, Source, wait_idle
-from runner.engines.server import Running
 from runner.errors import SettingFailed
 from runner.load.client import Slot, Target, run_request, secrets_of
 from runner.load.clock import Clock
@@ -54,6 +54,7 @@ class Measured:
                 api_key_env=backend.api_key_env,
                 kind=backend.kind,
             )
+            detected = replace(detected, notes=(*running.notes, *detected.notes))
             target = Target(
                 running.base_url,
                 detected.api,

@@ -8,15 +8,17 @@ from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from runner.analysis.result import build_result, cell_row
+from runner.by_hand import user_of
 from runner.cell import CellTools, failed_cell, run_cell
 from runner.config import PlannedCell, SweepConfig, plan_cells
 from runner.engines.orphan import end_orphan
-from runner.engines.server import Running, Server
+from runner.engines.running import Running
+from runner.engines.server import Server
 from runner.environment import describe_machine
-from runner.errors import SettingFailed
+from runner.errors import SettingFailed, SettingSkipped
 from runner.estimate import sweep_seconds
 from runner.live import LiveFeed, Progress
 from runner.load.clock import Clock
@@ -31,7 +33,7 @@ from storage.in_memory import tables_of
 from storage.json_files import read_json
 from storage.queries import read_sweep
 from storage.records import CellRecord, SweepMeta
-from storage.side_files import SWEEP, append_line, asked, read_lines, withdraw
+from storage.side_files import SWEEP, Wish, append_line, asked, read_lines, withdraw
 from storage.sweep_store import SCHEMA_VERSION, SweepStore
 
 PAUSE_LOOK_S = 0.5
@@ -53,7 +55,7 @@ async def run_sweep(data_dir: Path, sweep_id: str, *, stop: asyncio.Event, on_pr
     plans = plan_cells(config)
     closed = [c.name for c in config.classes if c.closed or "max_concurrency" in config.grid]
     live = LiveFeed(folder, len(plans), on_progress, closed)
-    for wish in ("stop", "pause", "skip"):
+    for wish in get_args(Wish):
         withdraw(folder, wish)
     live.write_state()
     try:
@@ -111,7 +113,7 @@ async def _measure(
     meta = sweep_meta(sweep_id, config, environment, asked_for.get("created_unix_ns", time.time_ns()))
     writer = Writer(store_opener(folder, lambda: SweepStore.create(folder, meta)))
     await writer.open()
-    server = Server(config, folder)
+    server = Server(config, folder, user=user_of(folder, live))
     try:
         finished = await writer.finished_cells()
         await asyncio.to_thread(_mend_cell_lines, folder, finished)
@@ -201,6 +203,10 @@ class _Cells:
         except SettingFailed as failure:
             self.failure, self.failed_setting = failure, plan.setting
             await self._finish(failed_cell(record, failure))
+            return
+        except SettingSkipped as skipped:
+            withdraw(self.folder, "skip")
+            await self._finish(replace(record, status="skipped", error_detail=str(skipped)))
             return
         if running is None or self.measured is None:
             return

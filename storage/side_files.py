@@ -2,7 +2,7 @@
 
     sweep.json   what was asked for; written once        state.json   status and heartbeat, replaced every second
     live.jsonl   a line a second                         cells.jsonl  a line when a cell ends
-    stop, pause, skip   empty files by which a page asks the runner for something
+    stop, pause, skip, continue   empty files by which a page asks the runner for something
 
 Readers never raise on a torn, missing or strange file: it reads as nothing.
 """
@@ -19,7 +19,7 @@ import psutil
 from storage.json_files import read_json, strict_json, write_json
 from storage.plain_errors import write_error
 
-Wish = Literal["stop", "pause", "skip"]
+Wish = Literal["stop", "pause", "skip", "continue"]
 STATE = "state.json"
 SWEEP = "sweep.json"
 LIVE = ("starting", "running", "paused")
@@ -90,7 +90,7 @@ def read_lines(folder: Path, name: str, last: int | None = None) -> list[dict[st
 
 
 def ask(folder: Path, what: Wish) -> None:
-    """Asks the runner to stop the sweep, pause it, or skip the cell. Raises StorageError."""
+    """Asks the runner to stop the sweep, pause it, skip the cell, or go on after a change. Raises StorageError."""
     try:
         (folder / what).touch()
     except OSError as e:

@@ -19,22 +19,12 @@ from runner.engines.catalogue import KINDS
 from runner.engines.engine_log import EngineLog
 from runner.engines.orphan import remove_pid_file, write_pid_file
 from runner.engines.readiness import wait_until_ready
+from runner.engines.running import Running, User, api_key, metrics_url_of
 from runner.engines.start_line import fill_command, secrets_of, shown_line, simulator_args, with_variables
 from runner.errors import SettingFailed
 
 LOG_FILE = "engine.log"
 _PORT_LINGERS_S = 60.0  # how long a port may stay taken after its engine has gone
-
-
-@dataclass(frozen=True)
-class Running:
-    """A server that answers, ready to be measured."""
-
-    base_url: str
-    metrics_url: str | None
-    start_line: str | None  # ready to paste, secrets as ***; null for a server that we did not start
-    pid: int | None
-    started_new: bool
 
 
 @dataclass(frozen=True)
@@ -54,7 +44,7 @@ class Server:
     port_wait_s: how long a port taken by someone else is waited for before a start is given up.
     """
 
-    def __init__(self, config: SweepConfig, folder: Path, port_wait_s: float = 10.0) -> None:
+    def __init__(self, config: SweepConfig, folder: Path, port_wait_s: float = 10.0, user: User | None = None) -> None:
         self._config = config
         self._folder = folder
         self._port_wait_s = port_wait_s
@@ -115,17 +105,10 @@ class Server:
     async def _find(self) -> Running:
         """A server that we neither start nor stop must answer."""
         url = str(self._config.backend.url)
-        await wait_until_ready(server_root(url), self._kind, self._key(), self._config.control.ready_timeout_s)
-        return Running(url, self._metrics_url(url), None, None, started_new=False)
-
-    def _key(self) -> str | None:
-        name = self._config.backend.api_key_env
-        return os.environ.get(name) if name else None
-
-    def _metrics_url(self, base_url: str) -> str | None:
-        if self._config.backend.metrics_url:
-            return self._config.backend.metrics_url
-        return server_root(base_url) + self._kind.metrics_path if self._kind.metrics_path else None
+        await wait_until_ready(
+            server_root(url), self._kind, api_key(self._config), self._config.control.ready_timeout_s
+        )
+        return Running(url, metrics_url_of(self._config, url), None, None, started_new=False)
 
     def _plan(self, setting: Mapping[str, Scalar]) -> _Plan:
         backend, control = self._config.backend, self._config.control
@@ -138,7 +121,7 @@ class Server:
         command = fill_command(control.command or (), setting, extra)
         env = dict(zip(control.env, fill_command(tuple(control.env.values()), setting, extra), strict=True))
         real_env = with_variables(env, os.environ)
-        secrets = secrets_of(command, real_env, self._key())
+        secrets = secrets_of(command, real_env, api_key(self._config))
         return _Plan(command, real_env, secrets, str(backend.url), shown_line(command, env, secrets))
 
     async def _start(self, plan: _Plan) -> Running:
@@ -152,9 +135,13 @@ class Server:
         self._since = process.created_at(self._process.pid)
         write_pid_file(self._folder, self._process.pid, self._since, port)
         timeout_s = self._config.control.ready_timeout_s
-        await wait_until_ready(server_root(plan.base_url), self._kind, self._key(), timeout_s, self.alive, self._log)
+        await wait_until_ready(
+            server_root(plan.base_url), self._kind, api_key(self._config), timeout_s, self.alive, self._log
+        )
         await self._must_be_ours(port)
-        return Running(plan.base_url, self._metrics_url(plan.base_url), plan.start_line, self._process.pid, True)
+        return Running(
+            plan.base_url, metrics_url_of(self._config, plan.base_url), plan.start_line, self._process.pid, True
+        )
 
     async def _must_be_ours(self, port: int) -> None:
         """Refuses an answer from a server that was there before ours. A listener outside our family is trusted when it

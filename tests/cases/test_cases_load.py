@@ -19,7 +19,7 @@ from runner.analysis.result import build_result
 from runner.config import RequestClass
 from runner.engines.catalogue import VLLM_METRICS
 from runner.engines.metrics_text import read_fields
-from runner.engines.server import Running
+from runner.engines.running import Running
 from runner.load.arrivals import arrival_offsets_ns, random_stream
 from runner.load.client import Result, Slot, Target, run_request
 from runner.load.clock import Clock

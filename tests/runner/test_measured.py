@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from runner.engines.server import Running
+from runner.engines.running import Running
 from runner.load.clock import Clock
 from runner.load.workload import PromptScale
 from runner.measured import CALIBRATION_WORDS, Measured, prompt_scale

@@ -7,8 +7,9 @@ import httpx
 import pytest
 
 from runner.engines.address import free_port, port_is_taken
+from runner.engines.running import Running
 from runner.engines.scrape import Scraper, Source, wait_idle
-from runner.engines.server import Running, Server
+from runner.engines.server import Server
 from runner.errors import SettingFailed
 from tests.engines_support.llama import llama_installed, random_gguf
 from tests.engines_support.make_gguf import Size
