@@ -2,7 +2,6 @@
 
 import os
 import re
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -11,37 +10,26 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, expect
 
 from storage.data_folder import open_data_folder
 from storage.side_files import list_sweeps
 from storage.tables import SweepTables
 from tests.app.views.made_up import made_up_tables
+from tests.support.chromium import MARKS, chromium
 from tests.support.finished_sweeps import finished_sweep
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-ARGS = [
-    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-    "--disable-component-update", "--disable-sync",
-]  # fmt: skip
 HOSTILE = (
     "<img src=//evil.test/a> [x](http://evil.test) ![y](//evil.test/i.png) :material/home: <script>alert(1)</script>"
 )
 PATIENCE_MS = 60_000
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.timeout(300),
-    pytest.mark.skipif(CHROMIUM is None and not os.environ.get("CI"), reason="no Chromium here"),
-]
+pytestmark = [*MARKS, pytest.mark.timeout(300)]
 
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    assert CHROMIUM, "CI must have a Chromium: the dashboard is checked in it"
-    with sync_playwright() as playwright:
-        running = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGS)
+    with chromium() as running:
         yield running
-        running.close()
 
 
 @pytest.fixture(scope="module")
