@@ -10,7 +10,7 @@ from typing import Any
 PRIVATE_KEYS = frozenset(
     {
         "host", "hostname", "node", "user", "username", "home", "cwd", "path", "folder", "url", "address", "ip", "mac",
-        "command", "stop_command", "env", "api_key_env", "log_tail", "pid",
+        "command", "ready_command", "stop_command", "env", "api_key_env", "log_tail", "pid",
     }
 )  # fmt: skip
 _PRIVATE_ENDS = ("_url", "_path", "_host", "_hostname", "_address", "_dir", "_file", "_folder")

@@ -54,9 +54,21 @@ def port_is_taken(host: str, port: int) -> bool:
         }
     except OSError:
         return False
-    mine = {a.address.partition("%")[0] for addresses in psutil.net_if_addrs().values() for a in addresses}
-    local = [(f, a) for f, a in found if a in mine or a.startswith("127.") or a in ("0.0.0.0", "::")]
+    local = [(f, a) for f, a in found if _is_mine(a)]
     return any(_refuses_bind(f, a, port) for f, a in local) if local else _answers(host, port)
+
+
+def is_local(host: str) -> bool:
+    """Whether the host is this machine, so that its listener can be looked up."""
+    try:
+        return any(_is_mine(str(addr[0])) for *_, addr in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM))
+    except OSError:
+        return False
+
+
+def _is_mine(address: str) -> bool:
+    mine = {a.address.partition("%")[0] for addresses in psutil.net_if_addrs().values() for a in addresses}
+    return address in mine or address.startswith("127.") or address in ("0.0.0.0", "::")
 
 
 def _refuses_bind(family: int, address: str, port: int) -> bool:
