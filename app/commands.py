@@ -12,8 +12,9 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from runner.config import SweepConfig, count_cells
+from runner.config import SweepConfig
 from runner.errors import BusyError, ConfigError
+from runner.plan import count_cells
 from storage.data_folder import open_data_folder
 from storage.errors import GoodputError
 from storage.side_files import list_sweeps, status_of

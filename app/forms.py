@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from app.words import Words
-from runner.config import LOAD_AXES, Scalar, SweepConfig, count_cells, plan_cells
+from runner.config import LOAD_AXES, Scalar, SweepConfig
 from runner.estimate import cell_seconds, count_starts, sweep_seconds
+from runner.plan import count_cells, plan_cells
 from runner.simulator.cost_model import largest_safe_token_budget
 from runner.simulator.presets import DEFAULT_PRESET, list_presets, resolve_preset
 

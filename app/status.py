@@ -8,7 +8,8 @@ import plotly.graph_objects as go
 from app.views import cells as c
 from app.words import Words
 from runner.analysis.frontier import frontier
-from runner.config import SweepConfig, plan_cells
+from runner.config import SweepConfig
+from runner.plan import plan_cells
 
 Line = Mapping[str, Any]
 LATE_MS, BUSY_SHARE = 50.0, 0.9  # from here on the load generator itself is the doubt

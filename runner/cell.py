@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from runner.config import PlannedCell, Scalar, SweepConfig
+from runner.config import Scalar, SweepConfig
 from runner.cores import usable_cores
 from runner.errors import SettingFailed
 from runner.live import LiveFeed
@@ -23,6 +23,7 @@ from runner.load.trace_file import TraceRow
 from runner.load.workers import Workers
 from runner.load.workload import RequestSpec, Trace, build_trace, in_flight_caps, split_trace
 from runner.measured import Measured
+from runner.plan import PlannedCell
 from runner.writer import Writer
 from storage.records import CellRecord, ClientSample, EngineSample, RequestRecord
 

@@ -1,13 +1,15 @@
 """A sweep as plain data -> frozen, validated models. Checked once, here; everything behind trusts them. PURE."""
 
-import itertools
 import re
-from collections.abc import Sequence
+import typing
+from datetime import datetime, time
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictBool, ValidationError, model_validator
+from pydantic_core import PydanticCustomError
 
 from runner.errors import ConfigError
+from runner.secret_names import VARIABLE, holds_secret, is_secret_name, secret_flags
 
 Scalar = str | int | float | bool
 LOAD_AXES = ("request_rate", "load_scale", "max_concurrency")
@@ -25,13 +27,28 @@ Seconds = Annotated[float, Field(le=MOST_S)]
 GapRule = Literal["p99_gap", "mean_tpot", "every_gap", "deadline", "fluidity"]
 
 
-# A sweep's folder is made to be copied and shared: no secret may stand in its config.
-_SECRET_NAME = re.compile(r"(api[-_]?keys?|key|token|password|passwd|secret|credentials?)$", re.IGNORECASE)
-VARIABLE = re.compile(r"\$\{[A-Za-z_][A-Za-z0-9_]*\}")
-
-
 class _Model(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _no_truth_for_a_number(cls, data: object) -> object:
+        """`repeats = true` would be taken for 1."""
+        for name, value in data.items() if isinstance(data, dict) else ():
+            for each in value if isinstance(value, (list, tuple)) else (value,):
+                field = cls.model_fields.get(name)
+                if isinstance(each, bool) and field and _is_number(field.annotation):
+                    told = {"name": name, "value": str(each).lower()}
+                    raise PydanticCustomError("truth_for_number", "{name} is {value}; give a number", told)
+        return data
+
+
+def _is_number(annotation: object) -> bool:
+    """Whether a field takes numbers and no truth values, at any depth of its type."""
+    parts = [annotation]
+    for part in parts:
+        parts += typing.get_args(part)
+    return (int in parts or float in parts) and bool not in parts
 
 
 def _length(value: object) -> object:
@@ -140,7 +157,7 @@ class Backend(_Model):
     @model_validator(mode="after")
     def _needs_url(self) -> Self:
         for key in ("url", "metrics_url"):
-            if _holds_secret(getattr(self, key) or ""):
+            if holds_secret(getattr(self, key) or ""):
                 raise ValueError(f"{key} holds a user name or a key; take it out and name a variable in api_key_env")
         if self.kind == "simulated" and self.url:
             raise ValueError("the built-in engine is started by Goodput Lab: leave url out")
@@ -154,8 +171,10 @@ class Control(_Model):
 
     mode: Literal["none", "manual", "process", "command"] = "none"
     command: tuple[str, ...] | None = None
+    ready_command: tuple[str, ...] | None = None  # hooks of mode = "command", beside `command`, which starts
     stop_command: tuple[str, ...] | None = None
-    ready_timeout_s: Seconds = Field(1800, gt=0)
+    start_timeout_s: Seconds | None = Field(None, gt=0)  # of the hook itself; default: ready_timeout_s
+    ready_timeout_s: Seconds = Field(1800, gt=0)  # from the start until the server answers
     stop_timeout_s: Seconds = Field(30, gt=0)
     env: dict[str, str] = Field(default_factory=dict)
 
@@ -163,7 +182,8 @@ class Control(_Model):
     def _needs_command(self) -> Self:
         if self.mode in ("process", "command") and not self.command:
             raise ValueError(f'mode = "{self.mode}" needs command = ["…"]')
-        for flag, value in secret_flags(self.command or ()):
+        hooks = (self.command, self.ready_command, self.stop_command)
+        for flag, value in secret_flags([part for hook in hooks for part in hook or ()]):
             if value:
                 raise ValueError(
                     f"command has {flag}, which every user of the machine can read in the process list; leave it out "
@@ -175,26 +195,9 @@ class Control(_Model):
         return self
 
 
-def _holds_secret(url: str) -> bool:
-    """True for user info, or a query parameter that looks like a key."""
-    authority, _, rest = url.partition("://")[2].partition("/")
-    names = (part.partition("=")[0] for part in rest.partition("?")[2].split("&"))
-    return "@" in authority or any(_SECRET_NAME.search(name) for name in names)
-
-
-def is_secret_name(name: str) -> bool:
-    """Whether a variable or flag of this name holds a secret: HF_TOKEN, --api-key; but not --max-tokens."""
-    return _SECRET_NAME.search(name) is not None
-
-
-def secret_flags(command: Sequence[str]) -> list[tuple[str, str]]:
-    """(flag, value) of what stands behind flags whose names say that it is a secret."""
-    found = []
-    for flag, following in zip(command, (*command[1:], ""), strict=False):
-        name, equals, value = flag.partition("=")
-        if name.startswith("-") and is_secret_name(name):
-            found.append((name, value if equals else following))
-    return found
+def _time_as_text(value: object) -> object:
+    """TOML has times and dates of its own."""
+    return value.isoformat() if isinstance(value, (time, datetime)) else value
 
 
 class Run(_Model):
@@ -210,6 +213,23 @@ class Run(_Model):
     # each request, connect time in its TTFT. preopened: opened before they are needed, so that no request waits for
     # one; not the default, since a server that keeps a thread for each connection would be held up by idle ones.
     connections: Literal["reuse", "new", "preopened"] = "reuse"
+    cool_down_s: Seconds = Field(0, ge=0)  # idle time between two cells
+    # The first cell once more at the end, to see whether the machine changed. auto: from 20 minutes and 4 cells on.
+    drift_check: StrictBool | Literal["auto"] = "auto"
+    stop_after_failures: int | None = Field(None, ge=1)  # failed cells in a row that end the sweep; default: never
+    # "07:00" (local time, the next one) or a date with time: best information first, no cell that would end later
+    stop_by: Annotated[str | None, BeforeValidator(_time_as_text)] = None
+
+    @model_validator(mode="after")
+    def _a_moment(self) -> Self:
+        if self.stop_by is not None:
+            try:
+                (datetime if "T" in self.stop_by or " " in self.stop_by else time).fromisoformat(self.stop_by)
+            except ValueError:
+                raise ValueError(
+                    f'stop_by is "{self.stop_by}"; write "07:00", or a date with time such as "2026-12-24T07:00"'
+                ) from None
+        return self
 
     @property
     def warmup(self) -> float:
@@ -252,7 +272,8 @@ class SweepConfig(_Model):
             )
         if self.server_grid and self.control.mode == "none" and self.backend.kind != "simulated":
             raise ValueError(
-                f'grid varies {", ".join(self.server_grid)}, but [control] mode is none: use mode = "process"'
+                f'grid varies {", ".join(self.server_grid)}, but [control] mode is none: use mode = "process", '
+                '"command" or "manual"'
             )
         return self
 
@@ -311,40 +332,6 @@ def _check_arrivals(config: SweepConfig) -> None:
             raise ValueError(f"classes.{c.name}.dump.at_s is behind the end of a cell, which takes {total_s:g} s")
 
 
-class PlannedCell(_Model):
-    cell: int
-    setting: dict[str, Scalar]
-    load: dict[str, Scalar]
-    repeat: int
-
-
-def plan_cells(config: SweepConfig) -> list[PlannedCell]:
-    """Every cell in running order: all loads of a setting together, so each setting starts once per repeat."""
-    server = config.server_grid
-    load = {k: v for k, v in config.grid.items() if is_load_key(k)}
-    cells: list[PlannedCell] = []
-    for repeat in range(config.run.repeats):
-        for s in itertools.product(*server.values()):
-            for level in itertools.product(*load.values()):
-                cells.append(
-                    PlannedCell(
-                        cell=len(cells),
-                        setting=dict(zip(server, s, strict=True)),
-                        load=dict(zip(load, level, strict=True)),
-                        repeat=repeat,
-                    )
-                )
-    return cells
-
-
-def count_cells(config: SweepConfig) -> int:
-    """Number of cells without building them (a typo can ask for millions)."""
-    n = config.run.repeats
-    for values in config.grid.values():
-        n *= len(values)
-    return n
-
-
 def parse_sweep(raw: object, source: str, backends: dict[str, Any] | None = None) -> SweepConfig:
     """Validates a sweep given as plain data. `backends`: saved ones by name, for `backend = "name"`."""
     if isinstance(raw, dict) and isinstance(raw.get("backend"), str):
@@ -370,6 +357,8 @@ def plain_error(error: ValidationError) -> str:
         return f"grid.{first['loc'][1]} lists {first['input']!r}: give numbers, words or true and false"
     where = f"{key}: " if key else ""
     message = first["msg"].removeprefix("Value error, ").replace("valid tuple", "list, such as [1, 2]")
+    if first["type"] == "truth_for_number":
+        return f"{key}{'.' if key else ''}{first['msg']}"
     if first["type"] == "extra_forbidden":
         return f"{key} is not a known key; remove it or check its spelling"
     if first["type"] == "missing":

@@ -2,7 +2,8 @@
 
 from collections.abc import Sequence
 
-from runner.config import PlannedCell, SweepConfig
+from runner.config import SweepConfig
+from runner.plan import PlannedCell
 
 IDLE_WAIT_S = 1.0  # between cells: queue and batch empty twice in a row
 USUAL_DRAIN_S = 2.0  # most cells end long before the drain limit

@@ -13,9 +13,10 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
-from runner.config import SweepConfig, count_cells, parse_sweep
+from runner.config import SweepConfig, parse_sweep
 from runner.engines.orphan import end_orphan
 from runner.errors import BusyError, ConfigError
+from runner.plan import count_cells
 from runner.trace_texts import read_trace_texts
 from storage.data_folder import locked
 from storage.errors import StorageError

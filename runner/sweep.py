@@ -13,7 +13,7 @@ from typing import Any, get_args
 from runner.analysis.result import build_result, cell_row
 from runner.by_hand import user_of
 from runner.cell import CellTools, failed_cell, run_cell
-from runner.config import PlannedCell, SweepConfig, plan_cells
+from runner.config import SweepConfig
 from runner.engines.orphan import end_orphan
 from runner.engines.running import Running
 from runner.engines.server import Server
@@ -23,6 +23,7 @@ from runner.estimate import sweep_seconds
 from runner.live import LiveFeed, Progress
 from runner.load.clock import Clock
 from runner.measured import Measured
+from runner.plan import PlannedCell, plan_cells
 from runner.preflight import check_before
 from runner.protocols.scrub import scrub
 from runner.queue import read_config, sweep_folder

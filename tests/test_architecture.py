@@ -29,6 +29,8 @@ ONLY_IN = {
 }
 PURE = (
     "runner/config.py",
+    "runner/plan.py",
+    "runner/secret_names.py",
     "runner/load/arrivals.py",
     "runner/load/event_rate.py",
     "runner/load/trace_file.py",

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from app.cli import parser
-from runner.config import count_cells, parse_sweep, plan_cells
+from runner.config import parse_sweep
 from runner.estimate import sweep_seconds
+from runner.plan import count_cells, plan_cells
 from runner.sweep_file import load_sweep
 
 ROOT = Path(__file__).parent.parent

@@ -1,6 +1,6 @@
 """Everything about a sweep that does not depend on targets: computed once, kept by the caller, scored many times."""
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,8 @@ from runner.analysis.row_flags import material_flags, row_flags
 from runner.analysis.steady import no_steady_state, overload_signs
 from runner.analysis.throughput import throughput
 from runner.analysis.warnings import MeasurementWarning
-from runner.config import RequestClass, SweepConfig, is_load_key, plan_cells
+from runner.config import RequestClass, SweepConfig, is_load_key
+from runner.plan import plan_cells
 from storage.tables import SweepTables
 
 LATENCIES = ("ttft_ms", "tpot_ms", "e2e_ms")
@@ -72,7 +73,7 @@ def _records(cells: pd.DataFrame, config: SweepConfig) -> list[dict[Any, Any]]:
     started = cells.to_dict("records")
     known = {int(record["cell"]) for record in started}
     unset = {"status": "pending", "window_start_ns": None, "window_end_ns": None}
-    waiting = [{**planned.model_dump(), **unset} for planned in plan_cells(config) if planned.cell not in known]
+    waiting = [{**asdict(planned), **unset} for planned in plan_cells(config) if planned.cell not in known]
     return sorted([*started, *waiting], key=lambda record: int(record["cell"]))
 
 

@@ -8,10 +8,11 @@ import shutil
 from collections.abc import Iterator
 from typing import NoReturn
 
-from runner.config import VARIABLE, Scalar, SweepConfig
+from runner.config import Scalar, SweepConfig
 from runner.engines.address import host_and_port, is_web_address
 from runner.engines.start_line import fill_command, placeholders, simulator_args
 from runner.errors import ConfigError
+from runner.secret_names import VARIABLE
 from runner.simulator.command import add_arguments, engine_profile
 from runner.simulator.schedulers.by_name import SCHEDULERS
 

@@ -4,10 +4,11 @@ import re
 import shlex
 from collections.abc import Mapping, Sequence
 
-from runner.config import VARIABLE, Backend, Scalar, is_secret_name, secret_flags
+from runner.config import Backend, Scalar
 from runner.engines.catalogue import KINDS, EngineKind
 from runner.errors import ConfigError
 from runner.protocols.scrub import scrub
+from runner.secret_names import VARIABLE, is_secret_name, secret_flags
 
 PLACEHOLDER = re.compile(r"\{([a-z][a-z0-9_]*)\}")
 _BACKEND_KEYS = ("scheduler", "preset", "profile", "kv_tokens", "policy")  # of the built-in engine

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from runner.config import count_cells, parse_sweep, plan_cells
+from runner.config import parse_sweep
 from runner.errors import ConfigError
+from runner.plan import count_cells, plan_cells
 from runner.sweep_file import load_sweep
 
 Raw = dict[str, Any]

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from runner.analysis.prepare import prepare
 from runner.analysis.result import build_result, cell_row, plain, score
-from runner.config import Slo, SweepConfig, plan_cells
+from runner.config import Slo, SweepConfig
+from runner.plan import plan_cells
 from storage.records import CellRecord, ClientSample, EngineSample, RequestRecord
 from tests.support.tables import CHAT, MS, SECOND, make_cell, make_config, make_request, make_tables
 
