@@ -5,66 +5,118 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from runner.analysis.gaps import Floats
+from runner.analysis.gaps import Floats, Ints
 from runner.analysis.requests import floats
 
 COUNTERS = (
     "num_preemptions_total", "prompt_tokens_total", "generation_tokens_total", "iterations_total",
     "iteration_tokens_total", "iteration_seqs_total", "rejected_total", "queue_time_s_total", "queue_time_count",
-    "prefix_cache_queries_total", "prefix_cache_hits_total",
+    "prefix_cache_queries_total", "prefix_cache_hits_total", "ttft_s_total", "ttft_count", "itl_s_total", "itl_count",
 )  # fmt: skip
+START_JITTER_S = 1.5  # a process tells its own start to the second
+
+FULL_KV = 0.95  # of the blocks: what is left is too little for the next prompt
 
 NO_ENGINE: dict[str, Any] = {
     **dict.fromkeys(
         (
-            "running_mean", "running_max", "waiting_max", "kv_cache_usage_max", "num_preemptions", "batch_tokens_mean",
-            "batch_seqs_mean", "queue_time_mean_s", "rejected",
+            "running_mean", "running_max", "waiting_mean", "waiting_max", "kv_cache_usage_mean", "kv_cache_usage_max",
+            "running_at_full_kv", "swapped_max", "num_preemptions", "batch_tokens_mean", "batch_tokens_max",
+            "batch_seqs_mean", "batch_seqs_max", "queue_time_mean_s", "server_ttft_mean_s", "server_itl_mean_s",
+            "rejected", "engines", "seats",
         )
     ),
     "source": "none",
     "streams_mean": None,
     "streams_max": None,
+    "arrivals_together_mean": None,
+    "arrivals_together_max": None,
 }  # fmt: skip
 
 
 def engine_numbers(samples: pd.DataFrame, start_ns: float, end_ns: float) -> dict[str, Any]:
     """The `engine` object of a cell from its samples. Gauges are held from each sample to the next; counters are
     increases from the last sample before the window to the last one inside. Null where the server does not tell.
+
+    kv_cache_usage_max is of the fullest engine, running_at_full_kv the most that ran while it was full;
+    batch_tokens_max and batch_seqs_max are of the fullest interval between two samples, a mean over its steps.
     """
     at = floats(samples["at_ns"])
     inside = (at >= start_ns) & (at < end_ns)
     grown = {name: increase(samples, name, start_ns, end_ns) for name in COUNTERS}
     sources = [s for s in samples["source"][inside] if s not in (None, "none")]
     preemptions, rejected = grown["num_preemptions_total"], grown["rejected_total"]
+    fullest = fullest_kv(samples)
+    running = floats(samples["running"])
+    steps = _steps(samples, "iterations_total", start_ns, end_ns)
     return {
-        "running_mean": _held_mean(at, floats(samples["running"]), start_ns, end_ns),
-        "running_max": _max(floats(samples["running"])[inside]),
+        "running_mean": _held_mean(at, running, start_ns, end_ns),
+        "running_max": _max(running[inside]),
+        "waiting_mean": _held_mean(at, floats(samples["waiting"]), start_ns, end_ns),
         "waiting_max": _max(floats(samples["waiting"])[inside]),
-        "kv_cache_usage_max": _max(floats(samples["kv_cache_usage"])[inside]),
+        "kv_cache_usage_mean": _held_mean(at, floats(samples["kv_cache_usage"]), start_ns, end_ns),
+        "kv_cache_usage_max": _max(fullest[inside]),
+        "running_at_full_kv": _max(running[inside & (fullest >= FULL_KV)]),
+        "swapped_max": _max(floats(samples["swapped"])[inside]),
         "num_preemptions": None if preemptions is None else round(preemptions),
         "batch_tokens_mean": _ratio(grown["iteration_tokens_total"], grown["iterations_total"]),
+        "batch_tokens_max": _most(_steps(samples, "iteration_tokens_total", start_ns, end_ns), steps),
         "batch_seqs_mean": _ratio(grown["iteration_seqs_total"], grown["iterations_total"]),
+        "batch_seqs_max": _most(_steps(samples, "iteration_seqs_total", start_ns, end_ns), steps),
         "queue_time_mean_s": _ratio(grown["queue_time_s_total"], grown["queue_time_count"]),
+        "server_ttft_mean_s": _ratio(grown["ttft_s_total"], grown["ttft_count"]),
+        "server_itl_mean_s": _ratio(grown["itl_s_total"], grown["itl_count"]),
         "rejected": None if rejected is None else round(rejected),
+        "engines": _whole(_max(floats(samples["engines"])[inside])),
+        "seats": _whole(_max(floats(samples["seats"])[inside])),
         "source": sources[0] if sources else "none",
     }
 
 
+def fullest_kv(samples: pd.DataFrame) -> Floats:
+    """Share of the KV cache in use on the fullest engine, per sample; sweeps of an older version have the mean only."""
+    most = floats(samples["kv_cache_usage_max"])
+    return np.where(np.isnan(most), floats(samples["kv_cache_usage"]), most)
+
+
 def increase(samples: pd.DataFrame, name: str, start_ns: float, end_ns: float) -> float | None:
-    """Growth of a counter over the window; after a reset (the server restarted) it counts on from 0."""
-    at, values = floats(samples["at_ns"]), floats(samples[name])
+    """Growth of a counter over the window, never negative: after a reset (the server restarted) it counts on from 0."""
+    steps = _steps(samples, name, start_ns, end_ns)
+    return float(steps.sum()) if len(steps) and not np.isnan(steps).all() else None
+
+
+def _steps(samples: pd.DataFrame, name: str, start_ns: float, end_ns: float) -> Floats:
+    """Growth from each sample to the next, from the last one before the window to the last one inside.
+
+    A counter that a page does not show yet (many servers show it from its first event on) is 0 until it appears.
+    When one of several engines restarts, the rest of their sum is no growth: such a step counts as 0.
+    """
+    at = floats(samples["at_ns"])
+    values = _counter(samples, name)
     known = ~np.isnan(values) & (at < end_ns)
-    before = np.flatnonzero(known & (at < start_ns))
-    inside = np.flatnonzero(known & (at >= start_ns))
-    chosen = values[np.concatenate([before[-1:], inside])]
-    if len(chosen) < 2:
-        return None
-    steps = np.diff(chosen)
-    return float(np.where(steps >= 0, steps, chosen[1:]).sum())
+    chosen = np.concatenate([np.flatnonzero(known & (at < start_ns))[-1:], np.flatnonzero(known & (at >= start_ns))])
+    steps = np.diff(values[chosen])
+    several = floats(samples["engines"])[chosen][1:] > 1
+    return np.where(steps >= 0, steps, np.where(several, 0.0, values[chosen][1:]))
+
+
+def _counter(samples: pd.DataFrame, name: str) -> Floats:
+    values = floats(samples[name]).copy()
+    shown = np.flatnonzero(~np.isnan(values))
+    if len(shown):
+        told = samples["source"].to_numpy(dtype=object) == "metrics"
+        early = np.arange(len(values)) < shown[0]
+        values[early & told] = 0.0
+    return values
 
 
 def restarted(samples: pd.DataFrame) -> bool:
-    """True if any counter fell: lifetime totals only do so when the server starts anew."""
+    """True if any counter fell, which lifetime totals only do when the server starts anew, or if the server dates the
+    start of its process otherwise than before."""
+    starts = floats(samples["server_start_s"])
+    starts = starts[~np.isnan(starts)]
+    if len(starts) and float(starts.max() - starts.min()) > START_JITTER_S:
+        return True
     for name in COUNTERS:
         values = floats(samples[name])
         values = values[~np.isnan(values)]
@@ -73,16 +125,35 @@ def restarted(samples: pd.DataFrame) -> bool:
     return False
 
 
+def share_at_least(samples: pd.DataFrame, name: str, level: float, start_ns: float, end_ns: float) -> float | None:
+    """Share of the window in which the gauge, held from sample to sample, was at that level or above."""
+    values = floats(samples[name])
+    return _held_mean(floats(samples["at_ns"]), np.where(np.isnan(values), np.nan, values >= level), start_ns, end_ns)
+
+
 def concurrency(starts: Floats, ends: Floats, start_ns: float, end_ns: float) -> tuple[float, int]:
     """Time-weighted mean and maximum, over the window, of how many [start, end) are open; NaN ones never are."""
+    at, open_now = _open_spans(starts, ends, start_ns, end_ns)
+    if not len(at):
+        return 0.0, 0
+    return float((np.diff(at) * open_now[:-1]).sum() / (end_ns - start_ns)), int(open_now.max())
+
+
+def busy_share(starts: Floats, ends: Floats, level: float, start_ns: float, end_ns: float) -> float:
+    """Share of the window in which at least `level` (1 or more) of the [start, end) were open at once."""
+    at, open_now = _open_spans(starts, ends, start_ns, end_ns)
+    return float(np.diff(at)[open_now[:-1] >= level].sum() / (end_ns - start_ns)) if len(at) else 0.0
+
+
+def _open_spans(starts: Floats, ends: Floats, start_ns: float, end_ns: float) -> tuple[Floats, Ints]:
+    """Times at which the number of open spans changes, in order, and the number from then on."""
     known = ~(np.isnan(starts) | np.isnan(ends))
     a, b = np.clip(starts[known], start_ns, end_ns), np.clip(ends[known], start_ns, end_ns)
     a, b = a[b > a], b[b > a]
-    if not len(a):
-        return 0.0, 0
+    change = np.repeat([1, -1], len(a))
     # an end at the same instant as a start comes first: the place was free again
-    order = np.lexsort((np.repeat([1, -1], len(a)), np.concatenate([a, b])))
-    return float((b - a).sum() / (end_ns - start_ns)), int(np.cumsum(np.repeat([1, -1], len(a))[order]).max())
+    order = np.lexsort((change, np.concatenate([a, b])))
+    return np.concatenate([a, b])[order], np.cumsum(change[order])
 
 
 def streams(rows: pd.DataFrame, start_ns: float, end_ns: float) -> dict[str, Any]:
@@ -115,6 +186,17 @@ def _held_mean(at: Floats, values: Floats, start_ns: float, end_ns: float) -> fl
 def _max(values: Floats) -> float | None:
     values = values[~np.isnan(values)]
     return float(values.max()) if len(values) else None
+
+
+def _whole(value: float | None) -> int | None:
+    return None if value is None else round(value)
+
+
+def _most(tops: Floats, bottoms: Floats) -> float | None:
+    """The largest ratio of two growths over the same interval; null if they were not told together."""
+    if len(tops) != len(bottoms) or not (bottoms > 0).any():
+        return None
+    return float((tops[bottoms > 0] / bottoms[bottoms > 0]).max())
 
 
 def _ratio(top: float | None, bottom: float | None) -> float | None:

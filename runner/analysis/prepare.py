@@ -14,6 +14,7 @@ from runner.analysis.requests import Bools, floats, request_table
 from runner.analysis.row_flags import material_flags, row_flags
 from runner.analysis.steady import no_steady_state, overload_signs
 from runner.analysis.throughput import throughput
+from runner.analysis.together import arrivals_together
 from runner.analysis.warnings import MeasurementWarning
 from runner.config import RequestClass, SweepConfig, is_load_key
 from runner.plan import plan_cells
@@ -96,7 +97,7 @@ def _cell_facts(
     found: list[MeasurementWarning] = []
     lags = np.zeros(0)
     if span:
-        base["engine"] = {**engine_numbers(engine, *span), **streams(rows, *span)}
+        base["engine"] = {**engine_numbers(engine, *span), **_seen_from_outside(rows, *span)}
         base["kernel_stamp_share"] = kernel_stamp_share(rows)
         base["prefix_cache_hit_share"] = prefix_cache_hit_share(rows, engine, *span)
         lags = _send_lags_ms(rows)
@@ -116,6 +117,13 @@ def _cell_facts(
         warnings=tuple(found),
         send_lags_ms=lags,
     )
+
+
+def _seen_from_outside(rows: pd.DataFrame, start_ns: float, end_ns: float) -> dict[str, Any]:
+    """The batch as the streams alone tell it, whatever the server says."""
+    found = streams(rows, start_ns, end_ns)
+    together = arrivals_together(rows, gap_table(rows), start_ns, end_ns, found["streams_mean"])
+    return {**found, "arrivals_together_mean": together.mean, "arrivals_together_max": together.most}
 
 
 def _origin(record: dict[Any, Any]) -> dict[str, Any]:

@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from runner.engines.metric_names import LLAMA_CPP_METRICS, SGLANG_METRICS, TGI_METRICS, VLLM_METRICS
+
 
 @dataclass(frozen=True)
 class EngineKind:
@@ -16,6 +18,7 @@ class EngineKind:
     metrics_hint: str = "this server shows no metrics; what the client sees is measured all the same"
     metrics: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     slots_path: str | None = None
+    status_path: str | None = None  # a JSON page that tells whether it works and how many wait
     flags: Mapping[str, str] = field(default_factory=dict)  # grid key -> flag of the start line
     switches: Mapping[str, tuple[str, str]] = field(default_factory=dict)  # grid key -> flags for true and false
     variables: Mapping[str, str] = field(default_factory=dict)  # grid key -> environment variable of the server
@@ -31,45 +34,6 @@ class EngineKind:
 
 OPENAI = ("openai_chat", "openai_completions")
 MODELS_ONLY = ("/v1/models",)
-
-VLLM_METRICS = {
-    "running": ("vllm:num_requests_running",),
-    "waiting": ("vllm:num_requests_waiting",),
-    "kv_cache_usage": ("vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc"),
-    "num_preemptions_total": ("vllm:num_preemptions_total", "vllm:num_preemptions"),
-    "prompt_tokens_total": ("vllm:prompt_tokens_total", "vllm:prompt_tokens"),
-    "generation_tokens_total": ("vllm:generation_tokens_total", "vllm:generation_tokens"),
-    "iterations_total": ("vllm:iteration_tokens_total_count",),
-    "iteration_tokens_total": ("vllm:iteration_tokens_total_sum",),
-    # a name of the built-in engine only: vLLM tells tokens per step, not sequences
-    "iteration_seqs_total": ("goodput_engine:iteration_seqs_total",),
-    "rejected_total": ("vllm:admission_rejections_total", "vllm:admission_rejections"),
-    "queue_time_s_total": ("vllm:request_queue_time_seconds_sum",),
-    "queue_time_count": ("vllm:request_queue_time_seconds_count",),
-    "prefix_cache_queries_total": ("vllm:prefix_cache_queries_total", "vllm:prefix_cache_queries"),
-    "prefix_cache_hits_total": ("vllm:prefix_cache_hits_total", "vllm:prefix_cache_hits"),
-}
-
-LLAMA_CPP_METRICS = {
-    "running": ("llamacpp:requests_processing",),
-    "waiting": ("llamacpp:requests_deferred",),
-    "kv_cache_usage": ("llamacpp:kv_cache_usage_ratio",),  # gone in newer versions, which show it in /slots
-    "prompt_tokens_total": ("llamacpp:prompt_tokens_total",),
-    "generation_tokens_total": ("llamacpp:tokens_predicted_total",),  # moves only when a request ends
-    "iterations_total": ("llamacpp:n_decode_total",),
-    "prefix_cache_hits_total": ("llamacpp:prompt_tokens_cached_total",),
-}
-
-SGLANG_METRICS = {
-    "running": ("sglang:num_running_reqs",),
-    "waiting": ("sglang:num_queue_reqs",),
-    "kv_cache_usage": ("sglang:token_usage",),
-    "prompt_tokens_total": ("sglang:prompt_tokens_total",),
-    "generation_tokens_total": ("sglang:generation_tokens_total",),
-    "prefix_cache_hits_total": ("sglang:cached_tokens_total",),
-}
-
-TGI_METRICS = {"running": ("tgi_batch_current_size",), "waiting": ("tgi_queue_size",)}
 
 LLAMA_SERVER_FLAGS = {
     "max_num_seqs": "-np",
@@ -200,13 +164,21 @@ KINDS: dict[str, EngineKind] = {
     ),
     "koboldcpp": EngineKind(
         "KoboldCpp", 5001, OPENAI, MODELS_ONLY,
-        metrics_hint="KoboldCpp has no metrics that we read; what the client sees is measured all the same",
-        flags={"max_num_batched_tokens": "--batchsize", "context_tokens": "--contextsize"},
+        # https://lite.koboldai.net/koboldcpp_api
+        status_path="/api/extra/perf",
+        metrics_hint="KoboldCpp tells at /api/extra/perf only whether it works and how many wait",
+        # https://github.com/LostRuins/koboldcpp/pull/2167: several at once only without context shifting
+        flags={
+            "max_num_seqs": "--noshift --parallelrequests",
+            "max_num_batched_tokens": "--batchsize",
+            "context_tokens": "--contextsize",
+        },
         start=("koboldcpp", "--model", "MODEL", "--port", "{port}"),
     ),
     "localai": EngineKind(
         "LocalAI", 8080, OPENAI, ("/readyz", "/v1/models"),
         metrics_hint="LocalAI's /metrics tells its API calls, not its queue or batch",
+        # https://localai.io/advanced/ and https://localai.io/reference/cli-reference/
         variables={"max_num_seqs": "LLAMACPP_PARALLEL", "context_tokens": "LOCALAI_CONTEXT_SIZE"},
         start=("local-ai", "run"),
         cannot_know="LocalAI does not tell how many requests its backend runs at once, nor how many wait.",
@@ -222,5 +194,12 @@ KINDS: dict[str, EngineKind] = {
         },
         start=("mlx_lm.server", "--model", "MODEL", "--port", "{port}"),
         cannot_know="mlx_lm does not tell how many requests it runs at once, nor how many wait.",
+    ),
+    "litellm": EngineKind(
+        # never /health: it sends a request to every model, https://docs.litellm.ai/docs/proxy/health
+        "LiteLLM proxy", 4000, OPENAI, ("/health/liveliness", "/v1/models"),
+        metrics_hint="LiteLLM passes requests on: measure the server behind it to see its queue and batch",
+        start=("litellm", "--config", "config.yaml", "--port", "{port}"),
+        cannot_know="LiteLLM passes requests on: limits, queue and batch are those of the servers behind it.",
     ),
 }  # fmt: skip

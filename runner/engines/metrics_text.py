@@ -1,5 +1,6 @@
 """Prometheus text -> fields of an EngineSample. PURE."""
 
+import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -7,9 +8,14 @@ from dataclasses import dataclass
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
 
+from runner.engines.metric_names import ITERATION_TOKENS_BUCKET, PROCESS_START
+
 _MEAN_FIELDS = ("kv_cache_usage",)  # a share: engines behind one address are averaged, everything else adds up
 _HITS_BESIDE_PROMPT = "llamacpp:prompt_tokens_cached_total"
 _BUSY_SLOTS = "llamacpp:n_busy_slots_per_decode"
+_MORE_NAMES = (_HITS_BESIDE_PROMPT, _BUSY_SLOTS, PROCESS_START)
+# ranks of one engine tell the same numbers each: only the first is counted
+_RANKS = ("tp_rank", "pp_rank", "moe_ep_rank")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,25 +59,58 @@ def read_fields(text: str, names: Mapping[str, Sequence[str]], model: str | None
     """Fields the text tells, for a table field -> metric names (newest first; only the first one present counts).
 
     Series of several engines add up (shares are averaged); series of another `model` are left out. A field whose
-    metric is missing or not a number is null: unknown is not zero.
+    metric is missing or not a number is null: unknown is not zero. Beside the table's fields: kv_cache_usage_max (the
+    fullest engine's), engines (how many were put together) and server_start_s.
     """
-    wanted_names = {n for some in names.values() for n in some} | {_HITS_BESIDE_PROMPT, _BUSY_SLOTS}
+    wanted_names = {_bare(n) for some in names.values() for n in some} | set(_MORE_NAMES)
     points = _of_model(parse_points(_lines_of(text, wanted_names)), model)
-    by_name: dict[str, list[float | None]] = {}
+    by_name: dict[str, list[Point]] = {}
     for point in points:
-        by_name.setdefault(point.name, []).append(point.value)
-    fields = {f: _together(f, next((by_name[n] for n in wanted if n in by_name), [])) for f, wanted in names.items()}
+        by_name.setdefault(point.name, []).append(point)
+    found = {f: next(filter(None, (_series(by_name, n) for n in wanted)), []) for f, wanted in names.items()}
+    fields = {f: _together(f, values) for f, values in found.items()}
+    fields["kv_cache_usage_max"] = max((v for v in found.get("kv_cache_usage", []) if v is not None), default=None)
+    fields["engines"] = float(len(found.get("running", []))) or None
+    started = _series(by_name, PROCESS_START)
+    fields["server_start_s"] = started[0] if len(started) == 1 else None
     return fields | _llama_cpp_totals(fields, by_name)
+
+
+def read_iteration_buckets(text: str, model: str | None = None) -> str | None:
+    """The histogram of tokens a step as a JSON object: upper bound -> steps with at most so many tokens, since the
+    server started, all engines together. Null without one. vLLM counts a prompt that took several steps whole, in its
+    last one.
+    """
+    points = parse_points(_lines_of(text, {ITERATION_TOKENS_BUCKET}))
+    counts: dict[str, float] = {}
+    for point in _of_model(points, model):
+        if point.value is not None and "le" in point.labels:
+            counts[point.labels["le"]] = counts.get(point.labels["le"], 0.0) + point.value
+    return json.dumps(counts) if counts else None
+
+
+def _bare(name: str) -> str:
+    return name.partition("{")[0]
+
+
+def _series(by_name: Mapping[str, Sequence[Point]], name: str) -> list[float | None]:
+    """Values of the series of that name, under its own spelling or else with an underscore for the colon."""
+    bare, _, condition = name.partition("{")
+    points = by_name.get(bare) or by_name.get(bare.replace(":", "_", 1)) or []
+    label, _, value = condition.rstrip("}").partition("=")
+    return [p.value for p in points if not label or p.labels.get(label) == value.strip('"')]
 
 
 def _lines_of(text: str, names: set[str]) -> str:
     """The few lines that matter: a page of vLLM has thousands, and parsing them all costs tens of milliseconds."""
-    lines = [line for line in text.splitlines() if line.partition("{")[0].partition(" ")[0] in names]
+    spelled = names | {n.replace(":", "_", 1) for n in names}
+    lines = [line for line in text.splitlines() if line.partition("{")[0].partition(" ")[0] in spelled]
     return "\n".join(lines) + "\n"
 
 
 def _of_model(points: list[Point], model: str | None) -> list[Point]:
     """The model's own series; all of them when none carries its name (an alias, or a server without the label)."""
+    points = [p for p in points if all(p.labels.get(rank, "0") == "0" for rank in _RANKS)]
     named = [p for p in points if "model_name" in p.labels]
     if model is None or not any(p.labels["model_name"] == model for p in named):
         return points
@@ -86,7 +125,7 @@ def _together(field: str, values: Sequence[float | None]) -> float | None:
 
 
 def _llama_cpp_totals(
-    fields: Mapping[str, float | None], by_name: Mapping[str, Sequence[float | None]]
+    fields: Mapping[str, float | None], by_name: Mapping[str, Sequence[Point]]
 ) -> dict[str, float | None]:
     """What llama.cpp tells in pieces.
 
@@ -94,11 +133,11 @@ def _llama_cpp_totals(
     in the cache. Its busy slots are a lifetime mean: times the steps it is a total that can be subtracted.
     """
     totals: dict[str, float | None] = {}
-    cached = (by_name.get(_HITS_BESIDE_PROMPT) or [None])[0]
+    cached = next(iter(_series(by_name, _HITS_BESIDE_PROMPT)), None)
     prompt = fields.get("prompt_tokens_total")
     if cached is not None and prompt is not None:
         totals["prompt_tokens_total"] = totals["prefix_cache_queries_total"] = prompt + cached
-    busy = (by_name.get(_BUSY_SLOTS) or [None])[0]
+    busy = next(iter(_series(by_name, _BUSY_SLOTS)), None)
     steps = fields.get("iterations_total")
     if busy is not None and steps is not None:
         totals["iteration_seqs_total"] = busy * steps

@@ -11,8 +11,10 @@ import httpx
 
 from runner.engines.address import same_origin, server_root
 from runner.engines.catalogue import KINDS
-from runner.engines.metrics_text import read_fields
+from runner.engines.metric_names import ANY_METRICS
+from runner.engines.metrics_text import read_fields, read_iteration_buckets
 from runner.engines.slots_text import kv_is_unified, parse_slots
+from runner.engines.status_text import parse_status
 from runner.protocols.scrub import scrub
 from storage.records import EngineSample
 
@@ -43,6 +45,7 @@ class _Page:
     text: str | None = None
     gone: bool = False
     hint: str | None = None
+    started_s: float | None = None  # when the server's process began, in llama.cpp's response header
 
 
 class Scraper:
@@ -57,16 +60,17 @@ class Scraper:
         self._source = source
         self._interval_s = interval_s
         self._now_ns = now_ns
-        self._names = kind.metrics
+        self._names = kind.metrics or ANY_METRICS
         self._hint = kind.metrics_hint
         self._metrics_url = source.metrics_url
         self._slots_url = server_root(source.base_url) + kind.slots_path if kind.slots_path else None
+        self._status_url = server_root(source.base_url) + kind.status_path if kind.status_path else None
         self._kv_unified = kv_is_unified(source.start_line)
 
     @property
     def blind(self) -> bool:
         """True when the server shows nothing: asking again is useless."""
-        return self._metrics_url is None and self._slots_url is None
+        return self._metrics_url is None and self._slots_url is None and self._status_url is None
 
     async def watch(self, cell: int, origin_ns: int, keep: Callable[[EngineSample], None], stop: asyncio.Event) -> None:
         """Samples until `stop`. A scrape that fails is left out; a slow one makes the next ones rarer."""
@@ -91,28 +95,48 @@ class Scraper:
         began_ns = self._now_ns()
         metrics = await self._read(self._metrics_url)
         ended_ns = self._now_ns()
-        slots = await self._read(self._slots_url)
+        beside = [await self._read(self._slots_url), await self._read(self._status_url)]
+        self._forget(metrics, *beside)
+        facts, source = self._beside(*beside)
+        if source != "none" and metrics.text is None:
+            ended_ns = self._now_ns()
+        if metrics.text is not None:
+            told = await self._told(metrics.text)
+            facts, source = facts | {k: v for k, v in told.items() if v is not None}, "metrics"
+        if source == "none" and not self.blind:
+            return None
+        started_s = next((p.started_s for p in (metrics, *beside) if p.started_s is not None), None)
+        facts = {"server_start_s": started_s} | facts
+        middle_ns = (began_ns + ended_ns) // 2
+        return EngineSample(cell, middle_ns - origin_ns, source, (ended_ns - began_ns) / 1e6, **facts)
+
+    def _forget(self, metrics: _Page, slots: _Page, status: _Page) -> None:
+        """Addresses that will never tell anything are not asked again."""
         if metrics.gone:
             self._metrics_url, self.hint = None, metrics.hint or self._hint
         if slots.gone:
             self._slots_url = None
-        facts: dict[str, Any] = {}
-        source = "none"
-        if slots.text is not None and (seen := parse_slots(slots.text, self._kv_unified)):
-            facts, source = {"running": float(seen.running), "kv_cache_usage": seen.kv_cache_usage}, "slots"
-            ended_ns = ended_ns if metrics.text is not None else self._now_ns()
-        if metrics.text is not None:
-            told = await self._fields(metrics.text)
-            facts, source = facts | {k: v for k, v in told.items() if v is not None}, "metrics"
-        if source == "none" and not self.blind:
-            return None
-        middle_ns = (began_ns + ended_ns) // 2
-        return EngineSample(cell, middle_ns - origin_ns, source, (ended_ns - began_ns) / 1e6, **facts)
+        if status.gone:
+            self._status_url = None
 
-    async def _fields(self, text: str) -> dict[str, float | None]:
+    def _beside(self, slots: _Page, status: _Page) -> tuple[dict[str, Any], str]:
+        """What a slot list or a status page tells, and which of them it was."""
+        if slots.text is not None and (seen := parse_slots(slots.text, self._kv_unified)):
+            use = seen.kv_cache_usage
+            facts = {"running": float(seen.running), "seats": float(seen.count)}
+            return {**facts, "kv_cache_usage": use, "kv_cache_usage_max": use}, "slots"
+        if status.text is not None and (told := parse_status(status.text)):
+            return dict(told), "status"
+        return {}, "none"
+
+    async def _told(self, text: str) -> dict[str, Any]:
         if len(text) < _THREAD_FROM:
-            return read_fields(text, self._names, self._source.model)
-        return await asyncio.to_thread(read_fields, text, self._names, self._source.model)
+            return self._read_all(text)
+        return await asyncio.to_thread(self._read_all, text)
+
+    def _read_all(self, text: str) -> dict[str, Any]:
+        buckets = read_iteration_buckets(text, self._source.model)
+        return {**read_fields(text, self._names, self._source.model), "iteration_tokens_buckets": buckets}
 
     async def _read(self, url: str | None) -> _Page:
         """One page as text, following redirects within its own origin; the key goes to the server's origin only."""
@@ -159,7 +183,11 @@ async def _body(response: httpx.Response) -> _Page:
     text = data.decode("utf-8", "replace")
     if text.lstrip().startswith("<"):  # a web interface that answers any path with itself
         return _Page(gone=True, hint=scrub(f"{response.url} is a web page, no metrics page; mend backend.metrics_url"))
-    return _Page(text=text)
+    return _Page(text=text, started_s=_start_time(response.headers.get("process-start-time-unix")))
+
+
+def _start_time(value: str | None) -> float | None:
+    return float(value) if value is not None and value.isascii() and value.isdigit() else None
 
 
 async def wait_idle(scraper: Scraper, limit_s: float, pause_s: float = 0.2) -> bool:

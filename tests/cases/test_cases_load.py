@@ -17,7 +17,7 @@ from runner.analysis.request_object import request_object
 from runner.analysis.requests import request_table
 from runner.analysis.result import build_result
 from runner.config import RequestClass
-from runner.engines.catalogue import VLLM_METRICS
+from runner.engines.metric_names import VLLM_METRICS
 from runner.engines.metrics_text import read_fields
 from runner.engines.running import Running
 from runner.load.arrivals import arrival_offsets_ns, random_stream

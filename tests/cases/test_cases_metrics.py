@@ -4,6 +4,7 @@ import asyncio
 import json
 import logging
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from html import escape
 from typing import Any
 
@@ -11,8 +12,8 @@ import httpx
 import pytest
 
 from app.export.shared_page import read_page, render_page
-from runner.analysis.engine import increase
-from runner.engines.catalogue import LLAMA_CPP_METRICS, SGLANG_METRICS, VLLM_METRICS
+from runner.analysis.engine import engine_numbers, increase
+from runner.engines.metric_names import LLAMA_CPP_METRICS, SGLANG_METRICS, VLLM_METRICS
 from runner.engines.metrics_text import parse_points, read_fields
 from runner.engines.scrape import Scraper, Source
 from storage.records import EngineSample
@@ -93,16 +94,18 @@ def test_several_engines_add_up_and_another_model_is_left_out(case_id: str) -> N
     (sample,), _ = scrape(page(text), "vllm")
     assert sample.running == expected["running"]
     assert (sample.running == 0) == expected["idle"]
+    assert sample.engines == expected["engines"]
     assert sample.kv_cache_usage == pytest.approx(expected["kv_cache_usage"]["mean"])
-    mine = [p for p in parse_points(text) if p.labels["model_name"] == expected["for_model"]]
-    assert len({p.labels["engine"] for p in mine}) == expected["engines"]
-    shares = [p.value for p in mine if p.name == "vllm:kv_cache_usage_perc" and p.value is not None]
-    assert max(shares) == expected["kv_cache_usage"]["max"]
-    histogram = {n: (f"vllm:time_to_first_token_seconds_{n}",) for n in ("sum", "count")}
-    told = read_fields(text, histogram, expected["for_model"])
-    assert told["sum"] is not None
-    assert told["count"] is not None
-    assert told["sum"] / told["count"] == expected["server_ttft_mean_s"]
+    assert sample.kv_cache_usage_max == expected["kv_cache_usage"]["max"]
+    assert sample.ttft_s_total is not None
+    assert sample.ttft_count is not None
+    assert sample.ttft_s_total / sample.ttft_count == expected["server_ttft_mean_s"]
+    fresh = EngineSample(0, 0, "metrics", 1.0, ttft_s_total=0.0, ttft_count=0.0)  # as the engines were when they began
+    grown = make_tables(engine=[fresh, replace(sample, at_ns=SECOND)]).engine
+    numbers = engine_numbers(grown, 0, 2 * SECOND)
+    assert numbers["server_ttft_mean_s"] == expected["server_ttft_mean_s"]
+    assert numbers["kv_cache_usage_max"] == expected["kv_cache_usage"]["max"]
+    assert numbers["kv_cache_usage_mean"] == pytest.approx(expected["kv_cache_usage"]["mean"])
     everything = read_fields(text, VLLM_METRICS)["running"]
     assert everything == expected["running"] + 7  # what the other model runs
 

@@ -115,7 +115,7 @@ def test_a_sample_is_dated_in_the_middle_of_its_request() -> None:
         async with serve_pages(always(200, RUNNING + "1\n")) as base, httpx.AsyncClient(trust_env=False) as http:
             scraper = Scraper(http, Source("vllm", base, f"{base}/metrics"), 0.1, now_ns=lambda: next(ticks))
             sample = await scraper.sample(3, origin_ns=20)
-        assert sample == EngineSample(3, 100, "metrics", 40 / 1e6, running=1)
+        assert sample == EngineSample(3, 100, "metrics", 40 / 1e6, running=1, engines=1)
 
     asyncio.run(run())
 
@@ -199,3 +199,66 @@ def test_a_server_without_a_metrics_page_is_blind_from_the_start() -> None:
         assert scraper.hint == "this server shows no metrics; what the client sees is measured all the same"
 
     asyncio.run(run())
+
+
+SLOTS = '[{"id":0,"n_ctx":2048,"is_processing":true,"n_prompt_tokens":81},{"id":1,"n_ctx":2048,"is_processing":false}]'
+
+
+def test_slots_tell_what_runs_when_metrics_are_off() -> None:
+    """llama-server without --metrics: its slot list gives what runs and how many could; the hint is still given."""
+
+    async def answer(request: Request) -> Reply:
+        return (200, {}, SLOTS) if request.path == "/slots" else (501, {}, "")
+
+    (sample, _), scraper = scrape(answer, "llama_cpp", looks=2)
+    assert sample is not None
+    assert (sample.source, sample.running, sample.seats, sample.waiting) == ("slots", 1, 2, None)
+    assert not scraper.blind
+    assert "--metrics" in str(scraper.hint)
+
+
+def test_koboldcpp_tells_on_its_status_page() -> None:
+    """It has no metrics page; its status page says whether it works and how many wait."""
+
+    async def run() -> None:
+        async def answer(request: Request) -> Reply:
+            return (200, {}, '{"queue":2,"idle":0}') if request.path == "/api/extra/perf" else (404, {}, "")
+
+        async with serve_pages(answer) as base, httpx.AsyncClient(trust_env=False) as http:
+            sample = await Scraper(http, Source("koboldcpp", base, None), 0.1).sample(0, 0)
+        assert sample is not None
+        assert (sample.source, sample.running, sample.waiting) == ("status", 1, 2)
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(("told", "start_s"), [("2166430487", 2166430487.0), ("soon", None), ("-1", None)])
+def test_the_start_of_the_process_is_kept(told: str, start_s: float | None) -> None:
+    """llama-server dates its process in a header of every answer: another date later is another process."""
+    headers = {"Process-Start-Time-Unix": told}
+    (sample,), _ = scrape(always(200, "llamacpp:requests_processing 1\n", headers), "llama_cpp")
+    assert sample is not None
+    assert sample.server_start_s == start_s
+
+
+def test_a_metrics_page_named_for_an_unknown_server_is_read() -> None:
+    """kind = "openai" with its own metrics_url: the names of every known server are looked for."""
+    (sample,), _ = scrape(always(200, RUNNING + "3\n"), "openai")
+    assert sample is not None
+    assert (sample.source, sample.running) == ("metrics", 3)
+
+
+def test_a_page_that_never_answers_does_not_stop_the_next_look(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A look that takes too long is left out; the one after it counts."""
+    monkeypatch.setattr("runner.engines.scrape._TIMEOUT_S", 0.2)
+    stuck = iter([True, False])
+
+    async def answer(_: Request) -> Reply:
+        if next(stuck):
+            await asyncio.sleep(3600)
+        return 200, {}, RUNNING + "1\n"
+
+    (failed, sample), scraper = scrape(answer, looks=2)
+    assert failed is None
+    assert sample is not None
+    assert not scraper.blind
