@@ -34,10 +34,11 @@ def user_of(folder: Path, live: LiveFeed) -> User:
         )
 
     def continued() -> bool:
-        if asked(folder, "continue"):
+        said = asked(folder, "continue") or _entered()
+        if said:
             withdraw(folder, "continue")
-            return True
-        return _entered()
+            thank()  # now it is looked whether the server answers, which may take its loading time
+        return said
 
     def thank() -> None:
         if live.waiting_for is not None:

@@ -68,7 +68,9 @@ class Measured:
             await client.aclose()
             raise
         key = os.environ.get(backend.api_key_env) if backend.api_key_env else None
-        source = Source(backend.kind, running.base_url, running.metrics_url, detected.model, key, running.start_line)
+        # a hook's line has the user's own words, not the engine's flags
+        line = running.start_line if config.control.mode != "command" else None
+        source = Source(backend.kind, running.base_url, running.metrics_url, detected.model, key, line)
         prefixes = {c.name: c.shared_prefix_tokens for c in config.classes}
         preopen = config.run.connections == "preopened"
         facts = SenderFacts(target, detected.model, scale, prefixes, preopen)

@@ -15,10 +15,13 @@ from storage.errors import GoodputError
 
 async def check_before(config: SweepConfig) -> None:
     """Raises ConfigError when no cell of this sweep could be measured: a setting that can't be applied, a port that
-    is taken, a server that does not answer, a model it does not have."""
+    is taken, a server that does not answer, a model it does not have. What hooks or a person start is not looked for.
+    """
     check_control(config)
     if config.backend.kind == "simulated":
         return
+    if config.control.mode == "command" or (config.control.mode == "manual" and config.server_grid):
+        return  # the server may well not be there yet
     if config.control.mode == "process":
         host, port = host_and_port(str(config.backend.url))
         if await asyncio.to_thread(port_is_taken, host, port):

@@ -7,6 +7,7 @@ import sys
 import time
 from pathlib import Path
 
+from runner.engines.orphan import end_orphans
 from runner.live import Progress
 from runner.load.event_loop import new_event_loop
 from runner.queue import hold_lock, next_waiting, remove
@@ -23,6 +24,7 @@ def run_one(data_dir: Path, sweep_id: str, on_progress: Progress) -> str:
     Raises BusyError when another runner holds the folder, GoodputError for what stops a sweep.
     """
     with hold_lock(data_dir):
+        end_orphans(data_dir)
         remove(data_dir, sweep_id)
         with asyncio.Runner(loop_factory=new_event_loop) as runner:
             return runner.run(_one(data_dir, sweep_id, on_progress))
@@ -39,8 +41,10 @@ def run_queue(data_dir: Path, *, exit_when_idle: bool) -> None:
 
     A sweep that fails is told on stderr and in its state; the next one goes on. Raises BusyError.
     """
-    with hold_lock(data_dir), asyncio.Runner(loop_factory=new_event_loop) as runner:
-        runner.run(_queue(data_dir, exit_when_idle))
+    with hold_lock(data_dir):
+        end_orphans(data_dir)
+        with asyncio.Runner(loop_factory=new_event_loop) as runner:
+            runner.run(_queue(data_dir, exit_when_idle))
 
 
 async def _queue(data_dir: Path, exit_when_idle: bool) -> None:

@@ -6,10 +6,12 @@ import os
 import re
 import shutil
 from collections.abc import Iterator
+from pathlib import Path
 from typing import NoReturn
 
 from runner.config import Scalar, SweepConfig
 from runner.engines.address import host_and_port, is_web_address
+from runner.engines.hook import HOOKS, OUR_NAMES, hook_of
 from runner.engines.start_line import fill_command, placeholders, simulator_args
 from runner.errors import ConfigError
 from runner.secret_names import VARIABLE
@@ -25,12 +27,16 @@ def check_control(config: SweepConfig) -> None:
         _check_simulated(config)
         return
     _check_url(config)
-    if config.control.mode in ("manual", "command"):
-        raise ConfigError(
-            f'control.mode = "{config.control.mode}" is not available yet; use mode = "process" with the start command'
-        )
+    for name in ("ready_command", "stop_command"):
+        if getattr(config.control, name) and config.control.mode != "command":
+            raise ConfigError(
+                f'control.{name} would change nothing with mode = "{config.control.mode}": it is a hook of '
+                'mode = "command"; leave it out'
+            )
     if config.control.mode == "process":
         _check_process(config)
+    elif config.control.mode == "command":
+        _check_hooks(config)
 
 
 def _check_url(config: SweepConfig) -> None:
@@ -69,16 +75,44 @@ def _check_process(config: SweepConfig) -> None:
         raise ConfigError(
             f"grid.{unused[0]} would change nothing: control.command has no {{{unused[0]}}}; add it or drop the key"
         )
-    for name, value in config.control.env.items():
-        if VARIABLE.fullmatch(value) and value[2:-1] not in os.environ:
-            raise ConfigError(f"control.env.{name} is {value}, but no such variable is set; export it and start again")
+    _check_variables(config)
     port = host_and_port(str(config.backend.url))[1]
     for setting in _settings(config):
         filled = fill_command(texts, setting, {"port": port})[: len(command)]
-        if shutil.which(filled[0]) is None:
-            raise ConfigError(f"control.command: {filled[0]} is not found on this machine; give its full path")
+        _must_be_runnable("command", filled[0])
         told = re.search(r"(?:^| )--port[ =](\d+)(?: |$)", " ".join(filled))
         if told and int(told.group(1)) != port:
             raise ConfigError(
                 f"control.command says --port {told.group(1)}, but backend.url says {port}; write {{port}}"
             )
+
+
+def _check_hooks(config: SweepConfig) -> None:
+    """A hook may read the setting from its environment, so a key without a placeholder is no mistake."""
+    _check_variables(config)
+    if taken := [k for k in config.server_grid if k in OUR_NAMES]:
+        raise ConfigError(
+            f"grid.{taken[0]} cannot be told to a hook: GOODPUT_{taken[0].upper()} means something else; rename it"
+        )
+    for setting in _settings(config):
+        for name in HOOKS:
+            hook = hook_of(config, name, setting, "sweep")
+            if hook is not None:
+                _must_be_runnable(name, hook.command[0])
+
+
+def _check_variables(config: SweepConfig) -> None:
+    for name, value in config.control.env.items():
+        if VARIABLE.fullmatch(value) and value[2:-1] not in os.environ:
+            raise ConfigError(f"control.env.{name} is {value}, but no such variable is set; export it and start again")
+
+
+def _must_be_runnable(name: str, program: str) -> None:
+    if shutil.which(program) is not None:
+        return
+    path = Path(program)
+    if path.is_dir():
+        raise ConfigError(f"control.{name}: {program} is a folder; give the program in it")
+    if path.is_file() and ("/" in program):
+        raise ConfigError(f"control.{name}: {program} may not be executed; allow it with chmod +x {program}")
+    raise ConfigError(f"control.{name}: {program} is not found on this machine; give its full path")

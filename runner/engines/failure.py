@@ -22,13 +22,27 @@ def ran_out_of_memory(log: str) -> bool:
 
 def died(exit_code: int | None, log: str, when: str) -> SettingFailed:
     """The failure of an engine whose process ended by itself. `when`: "while starting" or "while serving"."""
-    how = f"exit code {exit_code}" if exit_code is None or exit_code >= 0 else f"signal {-exit_code}"
+    how = "exit code unknown" if exit_code is None else _how(exit_code)
     if ran_out_of_memory(log):
         detail = f"the server ran out of memory {when} ({how}); lower the context or the batch limits of this setting"
         return SettingFailed("out_of_memory", detail, exit_code=exit_code, log_tail=log_tail(log))
     hint = "; the kernel kills a process this way when memory runs out" if exit_code == _SIGKILL else ""
     detail = f"the server ended {when} ({how}){hint}; its last log lines say why"
     return SettingFailed("exited", detail, exit_code=exit_code, log_tail=log_tail(log))
+
+
+def _how(exit_code: int) -> str:
+    return f"exit code {exit_code}" if exit_code >= 0 else f"signal {-exit_code}"
+
+
+def hook_failed(name: str, exit_code: int, log: str) -> SettingFailed:
+    """The failure of a command of the user's own that ended with something else than 0."""
+    how = _how(exit_code)
+    if ran_out_of_memory(log):
+        detail = f"control.{name} failed ({how}): out of memory; lower the context or the batch limits of this setting"
+        return SettingFailed("out_of_memory", detail, exit_code=exit_code, log_tail=log_tail(log))
+    detail = f"control.{name} failed ({how}); its last log lines say why"
+    return SettingFailed("hook_failed", detail, exit_code=exit_code, log_tail=log_tail(log))
 
 
 def log_tail(log: str) -> str:

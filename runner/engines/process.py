@@ -16,8 +16,13 @@ _CLOCK_TOLERANCE_S = 1.0
 _POLL_S = 0.05
 
 
-def start(command: Sequence[str], env: Mapping[str, str], log: EngineLog) -> subprocess.Popen[bytes]:
-    """Starts the engine as the leader of its own session, so that a signal reaches all of it and ours only us."""
+def start(
+    command: Sequence[str], env: Mapping[str, str], log: EngineLog, key: str = "control.command"
+) -> subprocess.Popen[bytes]:
+    """Starts the engine as the leader of its own session, so that a signal reaches all of it and ours only us.
+
+    key: where the command stands in the sweep file. Raises SettingFailed when it cannot be started.
+    """
     try:
         process = subprocess.Popen(
             command,
@@ -28,9 +33,7 @@ def start(command: Sequence[str], env: Mapping[str, str], log: EngineLog) -> sub
             start_new_session=True,
         )
     except OSError as e:
-        raise SettingFailed(
-            "bad_command", f"{command[0]} cannot be started: {e.strerror}; check control.command"
-        ) from None
+        raise SettingFailed("bad_command", f"{command[0]} cannot be started: {e.strerror}; check {key}") from None
     assert process.stdout is not None
     log.follow(process.stdout)
     return process
@@ -67,6 +70,15 @@ def _lives(process: psutil.Process) -> bool:
         return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
     except psutil.Error:
         return False
+
+
+def resident_bytes(members: Iterable[psutil.Process]) -> int:
+    """What these processes have in RAM together; pages they share count more than once."""
+    total = 0
+    for member in members:
+        with contextlib.suppress(psutil.Error):
+            total += member.memory_info().rss
+    return total
 
 
 def end_family(leader_pid: int, since: float, stop_timeout_s: float) -> None:

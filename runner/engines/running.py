@@ -8,6 +8,8 @@ from runner.config import Scalar, SweepConfig
 from runner.engines.address import server_root
 from runner.engines.catalogue import KINDS
 
+LOG_FILE = "engine.log"
+
 
 @dataclass(frozen=True)
 class Running:

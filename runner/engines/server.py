@@ -13,17 +13,18 @@ from pathlib import Path
 import psutil
 
 from runner.config import Scalar, SweepConfig
-from runner.engines import failure, process
+from runner.engines import failure, memory, process
 from runner.engines.address import free_port, host_and_port, listener_name, listener_of, port_is_taken, server_root
 from runner.engines.catalogue import KINDS
 from runner.engines.engine_log import EngineLog
+from runner.engines.hooked import HookedServer
 from runner.engines.orphan import remove_pid_file, write_pid_file
 from runner.engines.readiness import wait_until_ready
-from runner.engines.running import Running, User, api_key, metrics_url_of
+from runner.engines.running import LOG_FILE, Running, User, api_key, metrics_url_of
+from runner.engines.set_by_hand import HandSetServer
 from runner.engines.start_line import fill_command, secrets_of, shown_line, simulator_args, with_variables
 from runner.errors import SettingFailed
 
-LOG_FILE = "engine.log"
 _PORT_LINGERS_S = 60.0  # how long a port may stay taken after its engine has gone
 
 
@@ -39,9 +40,10 @@ class _Plan:
 
 
 class Server:
-    """The engine of one sweep. `folder` keeps engine.log and engine.pid.
+    """The engine of one sweep, however its settings are applied. `folder` keeps engine.log and engine.pid.
 
     port_wait_s: how long a port taken by someone else is waited for before a start is given up.
+    user: who is asked where settings are changed by hand.
     """
 
     def __init__(self, config: SweepConfig, folder: Path, port_wait_s: float = 10.0, user: User | None = None) -> None:
@@ -56,10 +58,17 @@ class Server:
         self._running: Running | None = None
         self._setting: dict[str, Scalar] = {}
         self._port: tuple[str, int] | None = None
+        self._ending: asyncio.Future[None] | None = None
+        self._memory: memory.Memory | None = None  # before the start
+        self._note: str | None = None  # what the end of the engine before left behind
+        self._other = _other_way(config, folder, port_wait_s, user)
 
     async def apply(self, setting: Mapping[str, Scalar]) -> Running:
         """Makes the server run with this setting; returns when it is ready. Restarts only when the setting differs
-        or the process has died. Raises SettingFailed, with the engine ended."""
+        or the process has died. Raises SettingFailed, with the engine ended; SettingSkipped when the user leaves the
+        cell out instead of changing the server by hand."""
+        if self._other:
+            return await self._other.apply(setting)
         if self._running and self._setting == setting and (not self._owned or self._exit_code() is None):
             return replace(self._running, started_new=False)
         if not self._owned:
@@ -76,6 +85,8 @@ class Server:
 
     async def alive(self) -> SettingFailed | None:
         """Null while our process lives (or the server is not ours); else why it died, with its last log lines."""
+        if isinstance(self._other, HookedServer):
+            return await self._other.alive()
         if self._process is None or self._log is None or self._exit_code() is None:
             return None
         await asyncio.to_thread(self._log.finish, 2.0)
@@ -84,13 +95,23 @@ class Server:
         )
 
     async def stop(self) -> None:
-        """Ends the whole process group (TERM, then KILL after stop_timeout_s) and waits for the port to be free."""
-        if self._process is None:
-            return
-        child, self._process, self._running = self._process, None, None
-        # a thread, so that its wait goes on even when the task is cancelled
-        ending = asyncio.to_thread(process.end_family, child.pid, self._since, self._config.control.stop_timeout_s)
-        await asyncio.shield(asyncio.ensure_future(ending))
+        """Ends the whole process group (TERM, then KILL after stop_timeout_s) and waits for its port and its memory.
+
+        Goes on when we are cancelled; a second call waits for the first.
+        """
+        if isinstance(self._other, HookedServer):
+            await self._other.stop()
+        if self._process is not None:
+            child, self._process, self._running = self._process, None, None
+            self._ending = asyncio.ensure_future(self._end(child))
+        if self._ending is not None:
+            await asyncio.shield(self._ending)
+            self._ending = None
+
+    async def _end(self, child: subprocess.Popen[bytes]) -> None:
+        members = await asyncio.to_thread(process.family, child.pid, self._since)
+        taken_bytes = process.resident_bytes(members)
+        await asyncio.to_thread(process.end_family, child.pid, self._since, self._config.control.stop_timeout_s)
         with contextlib.suppress(subprocess.TimeoutExpired):  # a process stuck in a driver does not stop the sweep
             await asyncio.to_thread(child.wait, 10.0)
         if self._log is not None:
@@ -98,6 +119,8 @@ class Server:
         if self._port is not None:
             await self._port_becomes_free(*self._port, _PORT_LINGERS_S)
         remove_pid_file(self._folder)
+        if self._memory is not None:
+            self._note = await asyncio.to_thread(memory.wait_until_given_back, self._memory, taken_bytes)
 
     def _exit_code(self) -> int | None:
         return self._process.poll() if self._process is not None else None
@@ -131,6 +154,8 @@ class Server:
             raise SettingFailed("port_in_use", f"port {port} is taken by {who}; end it or give the server another port")
         header = time.strftime("%Y-%m-%d %H:%M:%S ") + plan.start_line
         self._log = EngineLog(self._folder / LOG_FILE, header, plan.secrets)
+        notes = (self._note,) if self._note else ()
+        self._memory = await asyncio.to_thread(memory.look)
         self._process = process.start(plan.command, plan.env, self._log)
         self._since = process.created_at(self._process.pid)
         write_pid_file(self._folder, self._process.pid, self._since, port)
@@ -139,9 +164,8 @@ class Server:
             server_root(plan.base_url), self._kind, api_key(self._config), timeout_s, self.alive, self._log
         )
         await self._must_be_ours(port)
-        return Running(
-            plan.base_url, metrics_url_of(self._config, plan.base_url), plan.start_line, self._process.pid, True
-        )
+        metrics_url = metrics_url_of(self._config, plan.base_url)
+        return Running(plan.base_url, metrics_url, plan.start_line, self._process.pid, True, notes)
 
     async def _must_be_ours(self, port: int) -> None:
         """Refuses an answer from a server that was there before ours. A listener outside our family is trusted when it
@@ -169,3 +193,16 @@ class Server:
                 return False
             await asyncio.sleep(0.1)
         return True
+
+
+def _other_way(
+    config: SweepConfig, folder: Path, port_wait_s: float, user: User | None
+) -> HookedServer | HandSetServer | None:
+    """Null when the engine is our own process, or a server that is only looked for."""
+    if config.control.mode == "command":
+        return HookedServer(config, folder, port_wait_s)
+    if config.control.mode == "manual" and config.server_grid:
+        if user is None:
+            raise ValueError("settings that are changed by hand need a user")
+        return HandSetServer(config, user)
+    return None

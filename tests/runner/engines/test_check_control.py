@@ -1,6 +1,8 @@
 """A sweep whose settings could not be applied is refused before anything is measured."""
 
 import sys
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -23,11 +25,49 @@ def test_a_key_may_be_used_in_the_environment_instead() -> None:
     check_control(sweep(LLAMA, {"max_num_seqs": [1, 4]}, mode="process", command=[sys.executable], env=env))
 
 
-@pytest.mark.parametrize("mode", ["manual", "command"])
-def test_modes_to_come_are_refused(mode: str) -> None:
-    """A mode that is not there yet must not run as if it were."""
-    with pytest.raises(ConfigError, match=f'mode = "{mode}" is not available yet'):
-        check_control(sweep(LLAMA, {"max_num_seqs": [1]}, mode=mode, command=COMMAND))
+def test_a_hook_may_read_its_setting_from_the_environment() -> None:
+    """Every key is told as GOODPUT_<KEY>, so a hook without placeholders passes; by hand nothing is run at all."""
+    hooks = {"command": [sys.executable], "ready_command": [sys.executable, "{port}"], "stop_command": [sys.executable]}
+    check_control(sweep(LLAMA, {"max_num_seqs": [1, 4]}, mode="command", **hooks))
+    check_control(sweep(LLAMA, {"max_num_seqs": [1, 4]}, mode="manual"))
+
+
+@pytest.mark.parametrize("name", ["command", "ready_command", "stop_command"])
+def test_a_hook_that_cannot_be_run_is_refused_by_its_name(tmp_path: Path, name: str) -> None:
+    """Not there, not executable, or a folder: told before anything is stopped or started."""
+    script = tmp_path / "hook.sh"
+    script.write_text("#!/bin/sh\n")
+    for program, words in (
+        ("no-such-hook", "no-such-hook is not found on this machine"),
+        (str(script), "may not be executed; allow it with chmod"),
+        (str(tmp_path), "is a folder"),
+    ):
+        hooks = {"command": [sys.executable], name: [program]}
+        with pytest.raises(ConfigError, match=rf"control\.{name}: .*{words}"):
+            check_control(sweep(LLAMA, {"max_num_seqs": [1]}, mode="command", **hooks))
+
+
+@pytest.mark.parametrize(
+    ("control", "grid", "sentence"),
+    [
+        ({"command": [sys.executable, "{threads}"]}, {"max_num_seqs": [1]}, r"\{threads\} has no value"),
+        ({"command": [sys.executable]}, {"port": [1, 2]}, "GOODPUT_PORT means something else"),
+        ({"command": [sys.executable], "env": {"A": "${NO_SUCH_NAME}"}}, {"n": [1]}, "no such variable is set"),
+    ],
+)
+def test_hooks_that_could_not_be_filled_are_refused(
+    control: dict[str, Any], grid: dict[str, list[int]], sentence: str
+) -> None:
+    """A placeholder without value, a key that hides one of our names, a variable that is not set."""
+    with pytest.raises(ConfigError, match=sentence):
+        check_control(sweep(LLAMA, grid, mode="command", **control))
+
+
+def test_a_hook_of_another_mode_is_refused() -> None:
+    """A stop_command that is never run must not look as if it were."""
+    control = {"mode": "process", "command": [*COMMAND], "stop_command": [sys.executable]}
+    with pytest.raises(ConfigError, match=r"control\.stop_command would change nothing"):
+        check_control(sweep(LLAMA, {"max_num_seqs": [1]}, **control))
 
 
 @pytest.mark.parametrize(
