@@ -15,7 +15,7 @@ Scalar = str | int | float | bool
 LOAD_AXES = ("request_rate", "load_scale", "max_concurrency")
 BACKEND_KINDS = (
     "simulated", "openai", "vllm", "sglang", "llama_cpp", "ollama", "tgi",
-    "lmstudio", "tabbyapi", "koboldcpp", "localai", "mlx_lm",
+    "lmstudio", "tabbyapi", "koboldcpp", "localai", "mlx_lm", "litellm",
 )  # fmt: skip
 Api = Literal[
     "openai_chat", "openai_completions", "ollama_chat", "ollama_generate", "llamacpp_completion", "tgi_generate_stream"

@@ -4,13 +4,13 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from time import monotonic_ns
-from typing import Any
 from urllib.parse import urlsplit
 
 import httpx
 
 from runner.analysis.request_object import request_object
 from runner.engines.catalogue import KINDS
+from runner.engines.identify import MODELS, NOTHING, Answer, Answers, kind_of, model_names
 from runner.errors import SettingFailed
 from runner.load.client import Result, Slot, Target, auth_headers, run_request, secrets_of
 from runner.load.stamped_socket import LOCAL_STAGGER_S
@@ -24,11 +24,6 @@ LOOK_LIMIT_S = 5.0
 TEST_LIMIT_S = 300.0  # a cold model is loaded by its first request
 PROBE_LIMIT_S = 600.0
 SLOW_LOCALHOST_NS = round(LOCAL_STAGGER_S * 1e9)  # from here on its first address was waited for in vain
-# what servers call themselves in /v1/models
-OWNERS = {
-    "llamacpp": "llama_cpp", "vllm": "vllm", "sglang": "sglang", "library": "ollama", "organization_owner": "lmstudio",
-    "tabbyapi": "tabbyapi", "koboldcpp": "koboldcpp", "goodput-lab": "simulated",
-}  # fmt: skip
 OPTIONAL = ("ignore_eos", "min_tokens", "cache_prompt", "priority")
 NO_SUCH_ENDPOINT = (404, 405, 501)
 
@@ -129,35 +124,34 @@ async def _look(client: httpx.AsyncClient, url: str, api_key_env: str | None, ki
     """What a server says of itself to GET requests; nothing of it has to work."""
     root = endpoint(url, "ollama_chat").partition("/api/chat")[0]
     headers = auth_headers(api_key_env)
-    listing, served_by = await _get_json(
-        client, endpoint(url, "openai_chat").replace("/chat/completions", "/models"), headers
-    )
-    models = model_names(listing)
-    if kind is None:
-        kind = _owner(listing) or ("llama_cpp" if served_by == "llama.cpp" else None)
+    listed = endpoint(url, "openai_chat").replace("/chat/completions", "/models")
+    answers = {MODELS: await _get(client, listed, headers)}
+    models = model_names(answers[MODELS].json)
+    kind = kind or _kind_of(answers)
     if kind is None or not models:
-        tags, version, info = [
-            found
-            for found, _ in await asyncio.gather(
-                *(_get_json(client, root + path, headers) for path in ("/api/tags", "/api/version", "/info"))
-            )
-        ]
-        models = models or model_names(tags)
-        if kind is None:
-            kind = "ollama" if "version" in version and tags else "tgi" if "model_id" in info else None
+        paths = ("/api/tags", "/api/version", "/info")
+        found = await asyncio.gather(*(_get(client, root + path, headers) for path in paths))
+        answers |= dict(zip(paths, found, strict=True))
+        models = models or model_names(answers["/api/tags"].json)
+        kind = kind or _kind_of(answers)
     metrics = kind is not None and bool(KINDS[kind].metrics) and await _shows_metrics(client, root, headers, kind)
     apis = KINDS[kind].apis if kind else tuple(DIALECTS)
     return _Look(models, kind or "openai", apis, metrics)
 
 
-async def _get_json(client: httpx.AsyncClient, url: str, headers: dict[str, str]) -> tuple[dict[str, Any], str]:
-    """(JSON object of a 200 answer, else {}; its Server header)."""
+def _kind_of(answers: Answers) -> str | None:
+    """Null also for a server that only looks like OpenAI's: the others' dialects are tried on it."""
+    kind = kind_of(answers)
+    return None if kind == "openai" else kind
+
+
+async def _get(client: httpx.AsyncClient, url: str, headers: dict[str, str]) -> Answer:
+    """Status 0 when nobody answers."""
     try:
         response = await client.get(url, headers=headers, timeout=LOOK_LIMIT_S)
-        found = response.json() if response.status_code == 200 else {}
-    except (httpx.HTTPError, httpx.InvalidURL, ValueError, RecursionError):
-        return {}, ""
-    return found if isinstance(found, dict) else {}, response.headers.get("server", "")
+    except (httpx.HTTPError, httpx.InvalidURL):
+        return NOTHING
+    return Answer(response.status_code, response.text, response.headers.get("server", ""))
 
 
 async def _shows_metrics(client: httpx.AsyncClient, root: str, headers: dict[str, str], kind: str) -> bool:
@@ -169,24 +163,6 @@ async def _shows_metrics(client: httpx.AsyncClient, root: str, headers: dict[str
         return False
     names = [name for alternatives in KINDS[kind].metrics.values() for name in alternatives]
     return response.status_code == 200 and any(name in response.text for name in names)
-
-
-def model_names(listing: dict[str, Any]) -> tuple[str, ...]:
-    """Names in the answers of /v1/models and /api/tags, in their order; whatever is no text is passed over."""
-    for key in ("data", "models"):
-        rows = listing.get(key)
-        if isinstance(rows, list):
-            found = [row.get("id") or row.get("name") or row.get("model") for row in rows if isinstance(row, dict)]
-            names = tuple(name for name in found if isinstance(name, str) and name)
-            if names:
-                return names
-    return ()
-
-
-def _owner(listing: dict[str, Any]) -> str | None:
-    rows = listing.get("data")
-    first = rows[0] if isinstance(rows, list) and rows and isinstance(rows[0], dict) else {}
-    return OWNERS.get(str(first.get("owned_by", "")).lower())
 
 
 async def _settle(

@@ -12,6 +12,7 @@ Reply = tuple[int, dict[str, str], str]
 class Request:
     path: str
     headers: dict[str, str]  # names in lower case
+    method: str = "GET"
 
 
 @contextlib.asynccontextmanager
@@ -21,7 +22,7 @@ async def serve_pages(answer: Callable[[Request], Awaitable[Reply]], port: int =
     async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         head = (await reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
         headers = {k.lower(): v for k, _, v in (line.partition(": ") for line in head[1:] if line)}
-        status, extra, body = await answer(Request(head[0].split(" ")[1], headers))
+        status, extra, body = await answer(Request(head[0].split(" ")[1], headers, head[0].split(" ")[0]))
         data = body.encode()
         lines = [f"HTTP/1.1 {status} X", f"Content-Length: {len(data)}", "Connection: close"]
         lines += [f"{k}: {v}" for k, v in extra.items()]

@@ -7,9 +7,10 @@ from typing import Any
 import httpx
 import pytest
 
+from runner.engines.identify import model_names
 from runner.errors import SettingFailed
 from runner.load.transport import StampedTransport
-from runner.probe import Detected, detect, model_names, probe, without_refused
+from runner.probe import Detected, detect, probe, without_refused
 from runner.protocols.facts import ServerParams
 from tests.support.posting_server import Json, Reply, chat_answer, models, server
 
