@@ -10,7 +10,7 @@
   const NOTHING = "–";
   const fill = (text, values) => text.replace(/\{(\w+)\}/g, (all, key) => (key in values ? values[key] : all));
   const number = (value, decimals) =>
-    value.toLocaleString(parts.lang, { minimumFractionDigits: decimals, maximumFractionDigits: decimals });
+    value.toLocaleString(parts.lang, { minimumFractionDigits: decimals, maximumFractionDigits: decimals, roundingMode: "halfEven" });
   const significant = (v) => {
     if (v === null || v === undefined) return NOTHING;
     const size = Math.abs(v);
@@ -37,55 +37,161 @@
     return [Math.min(Math.max(0, centre - half), p), Math.max(Math.min(1, centre + half), p)];
   };
 
-  /** Per class {met, judged, effective} of one cell at the steps in `targets` [[ttft step, gap step], …]. */
-  const count = (cell, targets) => {
-    const out = targets.map(() => ({ met: 0, judged: 0, effective: 0 }));
-    for (const [index, outcome, ttft, gap, n] of cell.rows) {
-      const [t, g] = targets[index];
-      if (outcome === 2 && ttft <= t) continue; // cut by our own end of run before it was late: nobody knows
-      out[index].judged += n;
-      if (outcome === 0 && ttft <= t && gap <= g) out[index].met += n;
-    }
-    out.forEach((c, i) => (c.effective = Math.max(c.judged * cell.n_eff[i], 0.5)));
-    return out;
+  const mean = (values) => values.reduce((sum, v) => sum + v, 0) / values.length;
+  const variance = (values) => {
+    const m = mean(values);
+    return values.reduce((sum, v) => sum + (v - m) * (v - m), 0) / (values.length - 1);
+  };
+  const BATCHES = 10, SMALLEST_BATCH = 5;
+  const batchSize = (values) => Math.floor(values.length / BATCHES);
+  const batchMeans = (values) => {
+    const size = batchSize(values);
+    if (size < SMALLEST_BATCH) return null;
+    return Array.from({ length: BATCHES }, (_, i) => mean(values.slice(i * size, (i + 1) * size)));
+  };
+  const designEffect = (met) => {
+    const means = batchMeans(met), p = met.length ? mean(met) : 0;
+    return means && p > 0 && p < 1 ? Math.max(1, (variance(means) * batchSize(met)) / (p * (1 - p))) : 1;
   };
 
-  /** Goodput, share and interval of counts over a window, all classes together; `low` is the worst class's bound. */
-  const judge = (classes, windowS) => {
-    const sum = (key) => classes.reduce((total, c) => total + c[key], 0);
-    const met = sum("met"), judged = sum("judged");
-    const p = judged ? met / judged : null;
-    const [low, high] = judged ? wilson(p, sum("effective")) : [null, null];
-    const bounds = classes.filter((c) => c.judged).map((c) => wilson(c.met / c.judged, c.effective)[0]);
-    return { goodput: windowS ? met / windowS : 0, share: p, low, high, n: judged, worst: Math.min(...bounds, 1) };
+  const DIGITS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+  const DIGIT = new Map([...DIGITS].map((letter, i) => [letter, i]));
+  /** [[place in cell.rows, request number], …] in order of arrival. */
+  const unfold = (order) => {
+    const numbers = order.requests.flatMap(([first, n]) => Array.from({ length: n }, (_, i) => first + i));
+    return numbers.map((number, i) => [DIGIT.get(order.kinds[2 * i]) * 64 + DIGIT.get(order.kinds[2 * i + 1]), number]);
+  };
+  const arrivals = new Map();
+  if (tallies) for (const [id, cell] of Object.entries(tallies.cells)) if (cell.order) arrivals.set(Number(id), unfold(cell.order));
+
+  /** 1 met, 0 missed, null unknown: cut by our own end of run before it was late. `targets`: [[ttft step, gap step], …]. */
+  const verdictOf = ([index, outcome, ttft, gap], targets) => {
+    const [t, g] = targets[index];
+    if (outcome === 2 && ttft <= t) return null;
+    return outcome === 0 && ttft <= t && gap <= g ? 1 : 0;
+  };
+
+  const none = () => ({ scheduled: 0, met: 0, judged: 0, effective: 0 });
+  const add = (a, b) => ({ scheduled: a.scheduled + b.scheduled, met: a.met + b.met, judged: a.judged + b.judged, effective: a.effective + b.effective });
+  /** Counts of one cell: per class, together, and {request: verdict} where the order is known. `effective`: requests
+   * that count as independent. */
+  const count = (id, cell, targets, repeat) => {
+    const verdicts = cell.rows.map((row) => verdictOf(row, targets));
+    const classes = targets.map(none);
+    cell.rows.forEach(([index, , , , n], i) => {
+      classes[index].scheduled += n;
+      if (verdicts[i] === null) return;
+      classes[index].judged += n;
+      classes[index].met += n * verdicts[i];
+    });
+    const order = arrivals.get(id);
+    if (!order) {
+      classes.forEach((c, i) => (c.effective = c.judged && Math.max(c.judged * cell.n_eff[i], 0.5)));
+      return { classes, all: classes.reduce(add, none()), met: null };
+    }
+    const judged = order.filter(([kind]) => verdicts[kind] !== null);
+    const series = (index) => judged.filter(([kind]) => index === null || cell.rows[kind][0] === index).map(([kind]) => verdicts[kind]);
+    classes.forEach((c, i) => (c.effective = c.judged / designEffect(series(i))));
+    const all = { ...classes.reduce(add, none()), effective: judged.length / designEffect(series(null)) };
+    // one number a request, the same in every setting: repeat, request, class
+    const met = judged.map(([kind, number]) => [(repeat * 2 ** 32 + number) * 64 + cell.rows[kind][0], verdicts[kind]]);
+    return { classes, all, met };
+  };
+
+  const boundsOf = (c) => (c.judged ? wilson(c.met / c.judged, c.effective) : null);
+  /** Goodput, share and interval of counts over a window. */
+  const told = (c, windowS) => {
+    const [low, high] = boundsOf(c) || [null, null];
+    return { goodput: windowS && c.judged ? c.met / windowS : null, share: c.judged ? c.met / c.judged : null, low, high, n: c.judged };
+  };
+
+  // ---- the choice (the same rules as runner.analysis.choice)
+  const WORK_TOLERANCE = 0.05;
+  /** The first of the largest by a list of keys, as Python's max. */
+  const largest = (items, keys) =>
+    items.reduce((best, item) => {
+      if (!best) return item;
+      const a = keys(item), b = keys(best);
+      const i = a.findIndex((v, k) => v !== b[k]);
+      return i >= 0 && a[i] > b[i] ? item : best;
+    }, null);
+
+  const poolPoint = (group) => {
+    const clean = group.filter((c) => !c.doubt && !c.late);
+    const usable = clean.length ? clean : group;
+    const seconds = usable.reduce((sum, c) => sum + c.windowS, 0);
+    const classes = usable[0].classes.map((_, i) => usable.map((c) => c.classes[i]).reduce(add)).filter((c) => c.scheduled);
+    const all = classes.reduce(add, none());
+    return {
+      cells: usable.map((c) => c.cell),
+      top: largest(usable, (c) => [c.goodput]),
+      at: group[0].at,
+      change: group[0].change,
+      valid: usable.some((c) => !c.doubt && !c.late && c.raw !== null && c.goodput !== null),
+      overload: group.some((c) => c.overload),
+      classes,
+      all,
+      share: all.judged ? all.met / all.judged : null,
+      goodput: all.met / seconds,
+      work: usable.reduce((sum, c) => sum + c.work, 0) / usable.length,
+      seconds,
+      met: usable.every((c) => c.met) ? new Map(usable.flatMap((c) => c.met).sort((a, b) => a[0] - b[0])) : null,
+    };
+  };
+
+  const qualifies = (p, alpha) =>
+    p.valid && !p.overload && p.classes.length > 0 && p.classes.every((c) => c.judged && boundsOf(c)[0] >= alpha);
+
+  const halfWidth = (p) => {
+    const [low, high] = boundsOf(p.all) || [0, 1];
+    return (((high - low) / 2) * p.all.judged) / p.seconds;
+  };
+  /** True if the difference in goodput lies within its 95 % interval: paired where both met the same requests. */
+  const isNoise = (a, b) => {
+    const d = [];
+    if (a.at === b.at && a.met && b.met) for (const [key, met] of a.met) if (b.met.has(key)) d.push(met - b.met.get(key));
+    if (!d.length) return Math.abs(a.goodput - b.goodput) <= Math.hypot(halfWidth(a), halfWidth(b));
+    const means = batchMeans(d);
+    const spread = Math.max(d.length > 1 ? variance(d) / d.length : Infinity, means ? variance(means) / BATCHES : 0);
+    return Math.abs(mean(d)) <= Z * Math.sqrt(spread);
+  };
+
+  const choose = (points, alpha) => {
+    const candidates = points.filter((p) => qualifies(p, alpha));
+    if (!candidates.length) {
+      const judged = points.filter((p) => p.classes.length);
+      return { pick: largest(judged, (p) => [p.valid, !p.overload, p.goodput, p.work]), met: false };
+    }
+    const best = largest(candidates, (p) => [p.goodput, p.work]);
+    const equal = candidates.filter((p) => p === best || isNoise(best, p));
+    const work = Math.max(...equal.map((p) => p.work));
+    const busy = equal.filter((p) => p.work >= (1 - WORK_TOLERANCE) * work);
+    return { pick: largest(busy, (p) => [-p.change[0], -p.change[1], p.goodput]), met: true };
   };
 
   /** Cells and pooled points (repeats of one setting and load) at these targets, with frontier and pick. */
   const evaluate = (targets, alpha) => {
     const windows = Object.values(tallies.cells).map((c) => c.window_s).filter(Boolean).sort((a, b) => a - b);
     const usual = windows[windows.length >> 1] || null;
-    const cells = new Map(), points = new Map();
+    const shortest = Math.min(...targets.map(([step], i) => tallies.classes[i].ttft_steps_ms[step]));
+    const lateFrom = Math.max(10, 0.01 * shortest); // ms of send lag, as the analysis warns of it
+    const cells = new Map(), groups = new Map();
     for (const facts of parts.cells) {
       const cell = tallies.cells[facts.cell];
       if (!cell) continue;
-      const classes = count(cell, targets), windowS = cell.window_s || usual;
-      cells.set(facts.cell, { ...facts, ...judge(classes, windowS), on: false });
-      const point = points.get(facts.group) || { facts, valid: true, windowS: 0, classes: null };
-      point.windowS += windowS;
-      point.valid = point.valid && facts.valid;
-      point.classes = point.classes
-        ? point.classes.map((c, i) => ({ met: c.met + classes[i].met, judged: c.judged + classes[i].judged, effective: c.effective + classes[i].effective }))
-        : classes;
-      points.set(facts.group, point);
+      const windowS = cell.window_s || usual;
+      const late = cell.lag_ms === null || cell.lag_ms === undefined ? facts.late : cell.lag_ms > lateFrom;
+      const counts = count(facts.cell, cell, targets, facts.repeat);
+      const one = { ...facts, ...counts, ...told(counts.all, windowS), windowS, late, on: false };
+      one.valid = !one.doubt && !late && !one.overload && one.goodput !== null && typeof one.raw === "number";
+      cells.set(facts.cell, one);
+      groups.set(facts.group, [...(groups.get(facts.group) || []), one]);
     }
-    const valid = [...cells.values()].filter((c) => c.valid && c.raw !== null && c.raw !== undefined);
+    const valid = [...cells.values()].filter((c) => c.valid);
     for (const c of valid) {
       c.on = !valid.some((o) => o.raw >= c.raw && o.goodput >= c.goodput && (o.raw > c.raw || o.goodput > c.goodput));
     }
-    const judged = [...points.values()].map((p) => ({ ...p, ...judge(p.classes, p.windowS) })).filter((p) => p.valid);
-    const qualified = judged.filter((p) => p.worst >= alpha);
-    const best = (qualified.length ? qualified : judged).reduce((a, b) => (!a || b.goodput > a.goodput ? b : a), null);
-    return { cells, pick: best, met: qualified.length > 0 };
+    return { cells, ...choose([...groups.values()].map(poolPoint), alpha) };
   };
 
   // ---- state: sliders and theme
@@ -126,6 +232,7 @@
         trace.marker.line.color[i] = colour;
         trace.marker.size[i] = c.on ? 12 : 8;
         trace.marker.opacity[i] = c.on || !c.valid ? 1 : 0.75;
+        trace.marker.symbol[i] = trace.marker.symbol[i].replace("-open", "") + (c.valid ? "" : "-open");
       });
       path.y = trace.y.slice();
     }
@@ -135,7 +242,7 @@
     of("frontier").y = on.map((c) => c.goodput);
     const rated = [...now.cells.values()].filter((c) => c.raw !== null && c.raw !== undefined);
     const raw = rated.reduce((a, b) => (!a || b.raw > a.raw ? b : a), null);
-    const pick = now.pick && now.cells.get(now.pick.facts.cell);
+    const pick = now.pick && now.pick.top;
     const same = pick && raw && pick.cell === raw.cell;
     const place = (trace, c, text) => Object.assign(trace, c ? { x: [c.raw], y: [c.goodput], text: [text] } : { x: [], y: [], text: [] });
     place(of("pick"), pick, plain(same ? parts.words.same : parts.words.pick));
@@ -200,14 +307,23 @@
     if (element.closest("#heat")) element.dataset.class = element.className;
   }
 
+  /** Which sentence the pick deserves, in the order in which app.views.verdict asks. */
+  const headlineKey = (now, alpha) => {
+    if (now.met) return "keeps";
+    const unclean = (c) => !c.overload && !c.valid;
+    if (unclean(now.pick.top)) return "doubtful";
+    if ([...now.cells.values()].some((c) => unclean(c) && c.low !== null && c.low >= alpha)) return "again";
+    return now.pick.share >= alpha ? "unsure" : "missed";
+  };
+
   const tellVerdict = (now) => {
-    const p = now.pick;
-    if (!p) return;
-    byId("headline").textContent = fill(parts.words[now.met ? "keeps" : p.share >= Number(alphaInput.value) ? "unsure" : "missed"], { setting: p.facts.name, goodput: perSecond(p.goodput, "req") });
-    byId("detail").textContent = fill(parts.words.detail, { load: p.facts.load, share: share(p.share), low: share(p.low), high: share(p.high), n: number(p.n, 0) });
-    const tiles = { goodput: perSecond(p.goodput, "req"), share: share(p.share), ttft: p.facts.ttft, gap: p.facts.gap, raw: perSecond(p.facts.raw, "tok") };
+    if (!now.pick) return;
+    const p = now.pick.top;
+    byId("headline").textContent = fill(parts.words[headlineKey(now, Number(alphaInput.value))], { setting: p.name, goodput: perSecond(p.goodput, "req") });
+    byId("detail").textContent = fill(parts.words.detail, { load: p.load, share: share(p.share), low: share(p.low), high: share(p.high), n: number(p.n, 0) });
+    const tiles = { goodput: perSecond(p.goodput, "req"), share: share(p.share), ttft: p.ttft, gap: p.gap, raw: perSecond(p.raw, "tok") };
     for (const [key, text] of Object.entries(tiles)) if (byId(`tile-${key}`)) byId(`tile-${key}`).textContent = text;
-    if (byId("paste") && p.facts.paste) byId("paste").textContent = p.facts.paste;
+    if (byId("paste") && p.paste) byId("paste").textContent = p.paste;
     if (byId("against")) byId("against").textContent = "";
   };
 
@@ -217,6 +333,7 @@
       if (!c) continue;
       const texts = { goodput_per_s: significant(c.goodput), share: share(c.share), share_low: share(c.low), share_high: share(c.high) };
       if (c.valid) texts.state = c.on ? parts.words.frontier : parts.words.ok;
+      else if (c.late && !c.doubt && !c.overload) texts.state = parts.words.late;
       for (const [key, text] of Object.entries(texts)) row.querySelector(`[data-key="${key}"]`).textContent = text;
     }
   };
@@ -273,8 +390,7 @@
       tellTable(now);
       tellGrid(now);
     }
-    const pick = now ? now.pick && parts.cells.filter((c) => c.group === now.pick.facts.group).map((c) => c.cell) : [parts.pick];
-    markPick(pick || []);
+    markPick(now ? (now.pick ? now.pick.cells : []) : parts.pick);
     byId("verdict").className = (now ? now.met : parts.met) ? "pass" : "fail";
     if (window.Plotly) draw(now);
   };

@@ -16,10 +16,11 @@ from app.views import theme
 from app.views.batch import batch_figure
 from app.views.frontier import frontier_figure
 from app.views.heatmap import heat_grid
-from app.views.percentiles import percentiles_figure
+from app.views.percentiles import percentiles_figure, targets_of
 from app.views.share import share_figure
 from app.views.verdict import markdown, verdict
 from app.words import ENGLISH, Words
+from runner.analysis.warnings import INVALIDATING
 
 FORMAT = "goodput-page"
 VERSION = 1
@@ -182,7 +183,7 @@ def _parts(result: c.Result, tallies: dict[str, Any] | None, words: Words) -> di
         "alpha": result.get("share_target") or 0.9,
         "cells": [_cell_facts(x, result, words) for x in c.measured(result)] if tallies else [],
         "squares": [[s.members for s in row] for row in heat_grid(result, words=words).squares],
-        "pick": (c.chosen_cell(result) or {}).get("cell"),
+        "pick": _picked(result),
         "met": verdict(result, words).target_met,
         "markdown": markdown(result, words),
         "words": _script_words(words),
@@ -192,18 +193,38 @@ def _parts(result: c.Result, tallies: dict[str, Any] | None, words: Words) -> di
 
 def _cell_facts(cell: c.Cell, result: c.Result, words: Words) -> dict[str, Any]:
     key = c.key_of(cell.get("setting") or {})
+    at = c.key_of(cell.get("load") or {"load": c.load_name(cell)})
+    background = [x for name, x in (cell.get("classes") or {}).items() if name not in targets_of(result)]
     lone = {**result, "choice": {"setting": cell.get("setting")}, "cells": [cell]}
     return {
         "cell": cell["cell"],
-        "group": f"{key} {c.load_name(cell, words)}",  # repeats of one point are pooled
+        "group": f"{key} {at}",  # repeats of one point are pooled
+        "at": at,
+        "repeat": cell.get("repeat") or 0,
+        "change": cell.get("change_from_first") or [0, 0],
+        "work": sum(x.get("output_tok_per_s") or 0.0 for x in background),
         "name": c.setting_names(result, words)[key],
         "load": c.load_name(cell, words),
-        "valid": c.why_invalid(cell, words) is None,
+        **_doubts(cell),
         "raw": cell.get("output_tok_per_s"),
         "ttft": c.percentile_text(cell, "ttft_ms", "p95", words),
         "gap": c.percentile_text(cell, "gap_ms", "p95", words),
         "paste": verdict(lone, words).paste,
     }
+
+
+def _picked(result: c.Result) -> list[int]:
+    """The cells of the choice: all its repeats that count."""
+    told = [x["cell"] for x in c.measured(result) if x["cell"] in ((result.get("choice") or {}).get("cells") or [])]
+    one = c.chosen_cell(result)
+    return told or ([one["cell"]] if one else [])
+
+
+def _doubts(cell: c.Cell) -> dict[str, bool]:
+    """Why a point can't be chosen, as the choice asks: late sends depend on the targets, overload is weighed apart."""
+    flags = set(cell.get("flags") or []) & INVALIDATING if c.why_invalid(cell) is not None else set()
+    other = bool(flags - {"send_lag", "overload"}) or (c.why_invalid(cell) is not None and not flags)
+    return {"doubt": other, "late": "send_lag" in flags, "overload": "overload" in flags}
 
 
 def _script_words(words: Words) -> dict[str, str]:
@@ -212,11 +233,16 @@ def _script_words(words: Words) -> dict[str, str]:
         "keeps": words.text("{setting} keeps its promises at {goodput}."),
         "unsure": words.text("Not proven yet, measure longer: {setting}, {goodput}."),
         "missed": words.text("Target missed everywhere. The least bad: {setting}, {goodput}."),
+        "doubtful": words.text("Not to be relied on, measure again: {setting}, {goodput}."),
+        "again": words.text(
+            "Measure again: what met the targets has a doubt, see the warnings. Without a doubt: {setting}, {goodput}."
+        ),
+        "late": c.flag_text("send_lag", words),
         "detail": words.text(
             "At {load}, {share} of requests stay inside the targets (95 % interval {low} to {high}, n = {n})."
         ),
         "moved": words.text(
-            "Worked out in this page for other targets than the sweep's own. The pick is then simply the most goodput."
+            "Worked out in this page from the measured requests, for other targets than the sweep's own."
         ),
         "goodput": words.text("goodput {goodput}, raw {raw}"),
         "share": words.text("{share} inside targets ({low} to {high}, n = {n})"),

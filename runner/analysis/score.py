@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from runner.analysis.choice import Point, RequestKey, group_key
+from runner.analysis.choice import Point, RequestKey, change, group_key
 from runner.analysis.frontier import is_valid
 from runner.analysis.goodput import RULES, Judged, verdicts
 from runner.analysis.intervals import Share, design_effect, pool
@@ -50,6 +50,7 @@ def score_cells(
     rows, warnings = [], []
     for facts in prepared.cells:
         row, found = _cell(facts, targets, own, by_rule)
+        row["change_from_first"] = list(change(facts.setting, prepared.config))
         rows.append(row)
         warnings += found
     return rows, warnings

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from app.export.tallies import make_tallies, met_and_judged
+from app.export.tallies import DIGITS, make_tallies, met_and_judged
 from runner.analysis.result import build_result
 from runner.config import Slo
 from tests.app.views.made_up import made_up_requests, made_up_result, made_up_tables, windows
@@ -87,3 +87,38 @@ def test_tallies_agree_with_the_analysis_at_other_targets(ttft_ms: float, gap_ms
             met, judged = met_and_judged(tallies["cells"][str(cell["cell"])]["rows"], index, *steps)
             row = cell["classes"][k["name"]]
             assert (met, judged) == (row["met"], row["judged"])
+
+
+def test_requests_are_told_in_order_of_arrival() -> None:
+    """Two letters a request name its kind; request numbers stand as runs; classes without targets are left out."""
+    names: list[object] = ["chat", "chat", "batch", "chat"]
+    tallies = make_tallies(RESULT, small(class_name=names).assign(request=[7, 8, 9, 12]))
+    assert tallies is not None
+    cell = tallies["cells"]["0"]
+    assert cell["order"]["requests"] == [[7, 2], [12, 1]]
+    letters = cell["order"]["kinds"]
+    places = [64 * DIGITS.index(letters[i]) + DIGITS.index(letters[i + 1]) for i in (0, 2, 4)]
+    k = tallies["classes"][0]
+    in_time = [f <= k["ttft"] and g <= k["gap"] for _, _, f, g, _ in (cell["rows"][p] for p in places)]
+    assert in_time == [True, False, True]
+
+
+def test_very_many_requests_are_not_told_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Above the limit a page keeps its size: counts alone."""
+    monkeypatch.setattr("app.export.tallies.MOST_IN_ORDER", 3)
+    tallies = make_tallies(RESULT, small().assign(request=range(4)))
+    assert tallies is not None
+    assert tallies["cells"]["0"]["order"] is None
+
+
+def test_the_send_lag_that_counts_is_the_one_after_those_excused() -> None:
+    """One late send of four is a hiccup: the next one decides; those our dispatcher holds back never do."""
+    driven = {"send_lag_ms": [3.0, 50.0, 12.0, 99.0], "closed": [False] * 4, "capped": [False, False, False, True]}
+    tallies = make_tallies(RESULT, small().assign(**driven))
+    assert tallies is not None
+    assert tallies["cells"]["0"]["lag_ms"] == 12.0
+
+
+def test_an_answer_without_a_first_token_is_never_in_time() -> None:
+    """Ended well and empty: a miss at every step, as in the analysis."""
+    assert counts(small(ttft_ms=[np.nan, 1.0, 1.0, 1.0])) == (2, 4)
