@@ -94,6 +94,10 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--json", action="store_true", help="print the request object")
     p.set_defaults(do=commands.probe)
 
+    p = add("discover", help="LLM servers on the usual ports of this host")
+    p.add_argument("--json", action="store_true", help="print JSON to stdout, alone")
+    p.set_defaults(do=commands.discover)
+
     p = add("engine", help="serve the built-in engine")
     engine.add_arguments(p)
     p.set_defaults(do=engine.run)

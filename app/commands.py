@@ -43,7 +43,7 @@ def dashboard(args: argparse.Namespace) -> int:
 
 def run(args: argparse.Namespace) -> int:
     """One sweep file to its end."""
-    from runner.once import check_before_start
+    from runner.once import check_before_start, oddities_before_start
     from runner.queue import enqueue, hold_lock, stop_waiting
     from runner.sweep_file import load_sweep
 
@@ -58,6 +58,8 @@ def run(args: argparse.Namespace) -> int:
         sweep_id = enqueue(data_dir, config, args.sweep.name, args.sweep.parent)
     except ConfigError as e:
         raise ConfigError(f"{args.sweep}: {e}") from None
+    for oddity in oddities_before_start(config):
+        print(f"{oddity.severity}: {oddity.sentence}", file=sys.stderr)
     try:
         return _measure(args, data_dir, sweep_id)
     except KeyboardInterrupt:  # before it began: it must not begin when somebody else works on the folder
@@ -138,6 +140,21 @@ def probe(args: argparse.Namespace) -> int:
     else:
         _print_probe(answer)
     return 0 if answer["outcome"] == "ok" else 1
+
+
+def discover(args: argparse.Namespace) -> int:
+    """Servers on this host; none is no failure."""
+    from app.views.servers import servers_text
+    from runner.once import discover_once
+
+    rows = [found.as_json() for found in discover_once()]
+    if args.json:
+        _print_json(rows)
+    elif rows:
+        print(servers_text(rows))
+    else:
+        print("no LLM server answers on the usual ports of this host", file=sys.stderr)
+    return 0
 
 
 def _measure(args: argparse.Namespace, data_dir: Path, sweep_id: str) -> int:

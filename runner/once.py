@@ -5,9 +5,12 @@ import asyncio
 import httpx
 
 from runner.config import SweepConfig
+from runner.engines.address import server_root
+from runner.engines.discover import Found, discover, inspect
+from runner.engines.oddity import Oddity
 from runner.load.event_loop import new_event_loop
 from runner.load.transport import StampedTransport
-from runner.preflight import check_before
+from runner.preflight import check_before, oddities_before
 from runner.probe import Detected, detect, probe
 
 
@@ -25,6 +28,24 @@ def check_before_start(config: SweepConfig) -> None:
     """`runner.preflight.check_before`: raises ConfigError when no cell of the sweep could be measured."""
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
         runner.run(check_before(config))
+
+
+def oddities_before_start(config: SweepConfig) -> list[Oddity]:
+    """`runner.preflight.oddities_before`: what the server makes of the sweep's settings."""
+    with asyncio.Runner(loop_factory=new_event_loop) as runner:
+        return runner.run(oddities_before(config))
+
+
+def discover_once() -> list[Found]:
+    """`runner.engines.discover.discover`: the servers on this host, in under three seconds."""
+    with asyncio.Runner(loop_factory=new_event_loop) as runner:
+        return runner.run(discover())
+
+
+def inspect_once(url: str, api_key_env: str | None = None) -> Found | None:
+    """`runner.engines.discover.inspect`: what the server says of itself; `url` as users have it at hand."""
+    with asyncio.Runner(loop_factory=new_event_loop) as runner:
+        return runner.run(inspect(server_root(url), api_key_env))
 
 
 def detect_once(

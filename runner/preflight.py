@@ -5,8 +5,11 @@ import asyncio
 import httpx
 
 from runner.config import SweepConfig
-from runner.engines.address import host_and_port, listener_name, port_is_taken
-from runner.engines.check import check_control
+from runner.engines.address import host_and_port, listener_name, port_is_taken, server_root
+from runner.engines.check import check_control, refuse_what_the_server_refuses
+from runner.engines.discover import inspect
+from runner.engines.knowledge import engine_oddities
+from runner.engines.oddity import Oddity
 from runner.errors import ConfigError
 from runner.load.transport import StampedTransport
 from runner.probe import detect
@@ -21,6 +24,7 @@ async def check_before(config: SweepConfig) -> None:
     if config.backend.kind == "simulated":
         return
     if config.control.mode == "command" or (config.control.mode == "manual" and config.server_grid):
+        refuse_what_the_server_refuses(config, await server_version(config))
         return  # the server may well not be there yet
     if config.control.mode == "process":
         host, port = host_and_port(str(config.backend.url))
@@ -43,3 +47,16 @@ async def check_before(config: SweepConfig) -> None:
             )
         except GoodputError as e:
             raise ConfigError(f"backend: {e}") from None
+
+
+async def oddities_before(config: SweepConfig) -> list[Oddity]:
+    """What the server makes of the sweep's settings, by the version that it has now, if it answers."""
+    return engine_oddities(config.backend.kind, await server_version(config), config)
+
+
+async def server_version(config: SweepConfig) -> str | None:
+    """Null where nobody answers yet, and for a kind that does not tell."""
+    if config.backend.kind == "simulated" or config.control.mode == "process":
+        return None
+    found = await inspect(server_root(str(config.backend.url)), config.backend.api_key_env)
+    return found.identity.version if found and found.identity.kind == config.backend.kind else None

@@ -12,6 +12,7 @@ from typing import NoReturn
 from runner.config import Scalar, SweepConfig
 from runner.engines.address import host_and_port, is_web_address
 from runner.engines.hook import HOOKS, OUR_NAMES, hook_of
+from runner.engines.knowledge import engine_oddities
 from runner.engines.start_line import fill_command, placeholders, simulator_args
 from runner.errors import ConfigError
 from runner.secret_names import VARIABLE
@@ -37,6 +38,14 @@ def check_control(config: SweepConfig) -> None:
         _check_process(config)
     elif config.control.mode == "command":
         _check_hooks(config)
+    refuse_what_the_server_refuses(config, None)
+
+
+def refuse_what_the_server_refuses(config: SweepConfig, version: str | None) -> None:
+    """Raises ConfigError for a setting with which a server of this kind and version would not start."""
+    for oddity in engine_oddities(config.backend.kind, version, config):
+        if oddity.severity == "refused":
+            raise ConfigError(f"grid: {oddity.sentence}")
 
 
 def _check_url(config: SweepConfig) -> None:
