@@ -77,8 +77,9 @@ async def run_hook(
         await end_hook(child, since)
 
 
-async def end_hook(child: "subprocess.Popen[bytes]", since: float, grace_s: float = GRACE_S) -> None:
+async def end_hook(child: "subprocess.Popen[bytes]", since: float, grace_s: float | None = None) -> None:
     """TERM, then KILL, to all of the hook's group. In a thread, so that it goes on when the task is cancelled."""
+    grace_s = GRACE_S if grace_s is None else grace_s
     await asyncio.shield(asyncio.ensure_future(asyncio.to_thread(_end, child, since, grace_s)))
 
 

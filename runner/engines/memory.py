@@ -12,6 +12,7 @@ _NEAR_BYTES = 256 * 1024**2  # other programs come and go
 _NEAR_SHARE = 0.05  # of all RAM
 _NEAR_GPU_MIB = 512.0
 _WAIT_S = 15.0
+_DRIVER_S = 5.0  # how long nvidia-smi may take
 _LOOK_S = 0.25
 _QUERY = ("--query-gpu=memory.used", "--format=csv,noheader,nounits")
 
@@ -35,7 +36,7 @@ def _gpu_used() -> tuple[float, ...]:
         return ()
     try:
         done = subprocess.run(
-            [program, *_QUERY], capture_output=True, text=True, timeout=5.0, check=True, stdin=subprocess.DEVNULL
+            [program, *_QUERY], capture_output=True, text=True, timeout=_DRIVER_S, check=True, stdin=subprocess.DEVNULL
         )
         return tuple(float(line) for line in done.stdout.split())
     except (OSError, subprocess.SubprocessError, ValueError):  # a driver that hangs, or [N/A]
