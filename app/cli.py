@@ -63,6 +63,11 @@ def parser() -> argparse.ArgumentParser:
     _data(p, json=True)
     p.set_defaults(do=commands.resume)
 
+    p = add("continue", help="tell a sweep that its server was changed by hand")
+    p.add_argument("id", metavar="ID")
+    _data(p)
+    p.set_defaults(do=commands.go_on)
+
     p = add("list", help="the sweeps of the data folder")
     _data(p, json=True)
     p.set_defaults(do=commands.list_all)

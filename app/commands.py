@@ -17,7 +17,7 @@ from runner.errors import BusyError, ConfigError
 from runner.plan import count_cells
 from storage.data_folder import open_data_folder
 from storage.errors import GoodputError
-from storage.side_files import list_sweeps, status_of
+from storage.side_files import LIVE, ask, list_sweeps, read_state, status_of
 
 ASK_FROM_CELLS = 1_000
 
@@ -52,7 +52,7 @@ def run(args: argparse.Namespace) -> int:
     _ask_if_large(config, args.yes)
     data_dir = open_data_folder(args.data)
     with hold_lock(data_dir):  # before the sweep waits in the queue: what is refused must not be measured later
-        pass
+        end_orphans(data_dir)  # the engine of a killed runner would hold the port
     try:
         check_before_start(config)
         sweep_id = enqueue(data_dir, config, args.sweep.name, args.sweep.parent)
@@ -74,6 +74,20 @@ def resume(args: argparse.Namespace) -> int:
     _check_report(args.report)
     data_dir = open_data_folder(args.data)
     return _measure(args, data_dir, find_sweep(data_dir, args.id))
+
+
+def go_on(args: argparse.Namespace) -> int:
+    """Tells a sweep that waits for a change by hand that it was made."""
+    from runner.queue import find_sweep, sweep_folder
+
+    sweep_id = find_sweep(args.data, args.id)
+    folder = sweep_folder(args.data, sweep_id)
+    waiting_for = (read_state(folder) or {}).get("waiting_for")
+    if not waiting_for or status_of(folder) not in LIVE:
+        raise ConfigError(f"sweep {sweep_id} is not waiting for a change by hand; `goodput list` shows what runs")
+    ask(folder, "continue")
+    print(f"{sweep_id} goes on when its server answers", file=sys.stderr)
+    return 0
 
 
 def list_all(args: argparse.Namespace) -> int:

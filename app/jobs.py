@@ -65,6 +65,11 @@ def toggle_pause(folder: Path) -> None:
         ask(folder, "pause")
 
 
+def go_on(folder: Path) -> None:
+    """The person has changed the server as the sweep asked. Raises StorageError."""
+    ask(folder, "continue")
+
+
 def ensure_worker(data_dir: Path) -> bool:
     """Starts a worker if a sweep waits and nobody works on the data folder; True if one was started.
 

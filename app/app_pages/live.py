@@ -1,5 +1,8 @@
 """Live: a sweep while it is measured. Everything shown comes from its files, so any browser may come and go."""
 
+from collections.abc import Mapping
+from typing import Any
+
 import streamlit as st
 
 from app import jobs, status, ui
@@ -48,6 +51,12 @@ def controls(sweep: SweepSummary) -> None:
         on_click=ui.attempt,
         args=(jobs.stop_sweep, ui.data_dir(), sweep.folder),
     )
+
+
+def by_hand(sweep: SweepSummary, waiting_for: Mapping[str, Any]) -> None:
+    """What the person at the server has to change before the sweep goes on."""
+    st.warning(ui.plain(str(waiting_for.get("text") or "")))
+    st.button(w.text("Continue"), key="continue", type="primary", on_click=ui.attempt, args=(jobs.go_on, sweep.folder))
 
 
 def numbers(line: status.Line) -> None:
@@ -100,6 +109,8 @@ def draw(sweep: SweepSummary) -> None:
         ui.say(w.text("Waiting for the sweep before it to end, or for the worker to start."))
     elif now in LIVE:
         ui.say(status.cell_sentence(line, config, w))
+    if now in LIVE and isinstance(state.get("waiting_for"), dict):
+        by_hand(sweep, state["waiting_for"])
     done, total = int(state.get("cells_done") or 0), int(state.get("cells_total") or 1)
     left = w.text("about {time} left", time=status.duration(status.seconds_left(lines), w))
     progress = w.text("{done} of {total} cells", done=w.count(done), total=w.count(total))
