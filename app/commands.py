@@ -43,6 +43,7 @@ def dashboard(args: argparse.Namespace) -> int:
 
 def run(args: argparse.Namespace) -> int:
     """One sweep file to its end."""
+    from runner.engines.orphan import end_orphans
     from runner.once import check_before_start, oddities_before_start
     from runner.queue import enqueue, hold_lock, stop_waiting
     from runner.sweep_file import load_sweep
