@@ -94,13 +94,13 @@ class Wording:
         return event | {"usage": usage} if usage else event
 
 
-def usage_of(prompt_tokens: int, output_tokens: int) -> dict[str, object]:
+def usage_of(prompt_tokens: int, output_tokens: int, cached_tokens: int = 0) -> dict[str, object]:
     """The usage object."""
     return {
         "prompt_tokens": prompt_tokens,
         "total_tokens": prompt_tokens + output_tokens,
         "completion_tokens": output_tokens,
-        "prompt_tokens_details": {"cached_tokens": 0},
+        "prompt_tokens_details": {"cached_tokens": cached_tokens},
     }
 
 

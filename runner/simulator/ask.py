@@ -3,8 +3,12 @@
 import json
 import random
 import zlib
+from collections.abc import Sequence
 from dataclasses import dataclass
+from hashlib import blake2b
 from math import log
+
+from runner.simulator.state import BLOCK_TOKENS
 
 COMPLETIONS_MAX_TOKENS = 16  # vLLM's default on /v1/completions; chat goes to the end of the context
 # answers that may stop by themselves: lognormal tokens, half below 160 and nine in ten below 400
@@ -32,10 +36,14 @@ class Ask:
     stream: bool
     include_usage: bool
     continuous_usage: bool
+    prefix: tuple[int, ...] = ()  # names of the prompt's full blocks
 
 
-def parse_ask(body: bytes, chat: bool, model: str, max_model_len: int) -> Ask:
-    """Checks a chat or completions body as vLLM does. A prompt counts one token per word. Raises ApiError."""
+def parse_ask(body: bytes, chat: bool, model: str, max_model_len: int, name_blocks: bool = False) -> Ask:
+    """Checks a chat or completions body as vLLM does. A prompt counts one token per word. Raises ApiError.
+
+    `name_blocks`: fill in `Ask.prefix`, which a prefix cache needs.
+    """
     raw = _object(body)
     if raw.get("model") not in (None, model):
         name = raw["model"]
@@ -44,7 +52,8 @@ def parse_ask(body: bytes, chat: bool, model: str, max_model_len: int) -> Ask:
     stream, usage, continuous = _stream_options(raw)
     if raw.get("n") not in (None, 1):
         raise ApiError(400, f"n must be 1 with the built-in engine, got {raw['n']}.", param="n")
-    prompt = count_chat(raw.get("messages")) if chat else count_prompt(raw)
+    words = _chat_words(raw.get("messages")) if chat else _prompt_words(raw)
+    prompt = max(1, len(words))
     wanted, parameter = _wanted_tokens(raw, chat)
     if prompt >= max_model_len:
         raise _too_long(max_model_len, 1 if wanted is None else wanted, prompt)
@@ -62,7 +71,8 @@ def parse_ask(body: bytes, chat: bool, model: str, max_model_len: int) -> Ask:
         raise ApiError(400, f"min_tokens must be less than or equal to max_tokens={wanted}, got {least}.")
     output = wanted if raw.get("ignore_eos") is True else answer_length(body, least, wanted)
     reason = "length" if output == wanted else "stop"
-    return Ask(prompt, output, reason, _integer(raw, "priority") or 0, stream, usage, continuous)
+    prefix = block_names(words) if name_blocks else ()
+    return Ask(prompt, output, reason, _integer(raw, "priority") or 0, stream, usage, continuous, prefix)
 
 
 def answer_length(body: bytes, least: int, most: int) -> int:
@@ -73,9 +83,29 @@ def answer_length(body: bytes, least: int, most: int) -> int:
 
 def count_chat(messages: object) -> int:
     """Words of all messages; roles cost nothing. Raises ApiError."""
+    return max(1, len(_chat_words(messages)))
+
+
+def count_prompt(raw: dict[str, object]) -> int:
+    """Words of a text prompt, or the length of a list of token ids. Raises ApiError."""
+    return max(1, len(_prompt_words(raw)))
+
+
+def block_names(words: Sequence[object]) -> tuple[int, ...]:
+    """One name for each full block of a prompt; equal names mean equal words from the first one on."""
+    names: list[int] = []
+    before = b""
+    for i in range(0, len(words) - BLOCK_TOKENS + 1, BLOCK_TOKENS):
+        said = " ".join(map(str, words[i : i + BLOCK_TOKENS])).encode(errors="surrogatepass")
+        before = blake2b(before + said, digest_size=8).digest()
+        names.append(int.from_bytes(before))
+    return tuple(names)
+
+
+def _chat_words(messages: object) -> list[str]:
     if not isinstance(messages, list):
         raise _validation("missing" if messages is None else "list_type", "messages", messages)
-    words = 0
+    words: list[str] = []
     for message in messages:
         content = message.get("content") if isinstance(message, dict) else None
         if isinstance(content, list):
@@ -83,19 +113,18 @@ def count_chat(messages: object) -> int:
             content = " ".join(p for p in parts if isinstance(p, str))
         if content is not None and not isinstance(content, str):
             raise _validation("string_type", "messages.content", content)
-        words += len(content.split()) if content else 0
-    return max(1, words)
+        words += content.split() if content else []
+    return words
 
 
-def count_prompt(raw: dict[str, object]) -> int:
-    """Words of a text prompt, or the length of a list of token ids. Raises ApiError."""
+def _prompt_words(raw: dict[str, object]) -> Sequence[object]:
     prompt = raw.get("prompt")
     if isinstance(prompt, list) and len(prompt) == 1 and isinstance(prompt[0], (str, list)):
         prompt = prompt[0]
     if isinstance(prompt, str):
-        return max(1, len(prompt.split()))
+        return prompt.split()
     if isinstance(prompt, list) and prompt and all(isinstance(t, int) for t in prompt):
-        return len(prompt)
+        return prompt
     raise _validation("missing" if prompt is None else "string_type", "prompt", prompt)
 
 

@@ -4,12 +4,14 @@ import argparse
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from runner.errors import ConfigError
-from runner.simulator.core import Knobs
 from runner.simulator.presets import DEFAULT_PRESET, EngineProfile, resolve_preset
 from runner.simulator.profile import load_profile, parse_cost
 from runner.simulator.schedulers.by_name import SCHEDULERS
+from runner.simulator.settings import ServerSettings, context_tokens
+from runner.simulator.state import Knobs
 from storage.errors import GoodputError
 
 DEFAULT_KV_TOKENS = 90_000  # beside --cost, which says nothing about memory
@@ -25,45 +27,105 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--kv-tokens", type=_positive, metavar="N", help="size of the KV pool in tokens")
     parser.add_argument("--scheduler", default="vllm_v1", metavar="S", help=f"one of {', '.join(SCHEDULERS)}")
-    parser.add_argument("--policy", default="fcfs", choices=("fcfs", "priority"), help="who is served first")
-    parser.add_argument("--max-num-seqs", type=_positive, default=256, metavar="N", help="seats in a batch")
+    parser.add_argument("--policy", default="fcfs", choices=("fcfs", "priority"), help="vllm_v1: who is served first")
     parser.add_argument(
-        "--max-num-batched-tokens", type=_positive, default=2048, metavar="N", help="tokens per iteration"
+        "--max-num-seqs", type=_positive, default=256, metavar="N", help="seats in a batch; llama_cpp: its slots"
     )
     parser.add_argument(
-        "--long-prefill-token-threshold", type=_whole, default=0, metavar="N", help="most tokens of one prompt per turn"
+        "--max-num-batched-tokens",
+        type=_positive,
+        default=2048,
+        metavar="N",
+        help="tokens per iteration; distserve: of a prefill batch; llama_cpp: its -b",
     )
     parser.add_argument("--max-model-len", type=_positive, metavar="N", help="longest prompt plus answer")
     parser.add_argument(
-        "--max-queue", type=_whole, metavar="N", help="answer 503 when so many wait (default: no limit)"
+        "--max-num-queued-reqs",
+        "--max-queue",
+        type=_whole,
+        metavar="N",
+        dest="max_queue",
+        help="answer 503 when so many wait (default: no limit)",
     )
+    _add_scheduler_arguments(parser)
     parser.add_argument("--model", metavar="NAME", help="name the server gives its model")
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default 127.0.0.1)")
     parser.add_argument("--port", type=_port, default=8000, help="port to listen on; 0: any free one (default 8000)")
 
 
+def _add_scheduler_arguments(parser: argparse.ArgumentParser) -> None:
+    """What only some schedulers look at; their names are Knobs' own."""
+    own = Knobs()
+    add = parser.add_argument
+    add("--long-prefill-token-threshold", type=_whole, default=0, metavar="N", help="vllm_v1: most of one prompt")
+    add("--enable-prefix-caching", **_switch("vllm_v1: known beginnings of prompts are not computed again"))
+    add("--batch-wait-ms", type=_milliseconds, default=own.batch_wait_ms, metavar="MS", help="static: wait for a batch")
+    add("--stream-static", **_switch("static: tokens stream, though rows stay until the batch ends"))
+    add("--reservation", choices=("max", "pow2", "oracle"), default=own.reservation, help="orca: KV of a request")
+    add("--preemption", choices=("recompute", "swap"), default=own.preemption, help="vllm_v0: what becomes of KV")
+    add("--pcie-gb-per-s", type=_above_zero, default=own.pcie_gb_per_s, metavar="GB/S", help="vllm_v0: speed of swaps")
+    add("--prefill-instances", type=_positive, default=own.prefill_instances, metavar="N", help="distserve")
+    add("--decode-instances", type=_positive, default=own.decode_instances, metavar="N", help="distserve")
+    add(
+        "--kv-link-gbit-per-s",
+        type=_above_zero,
+        default=own.kv_link_gbit_per_s,
+        metavar="GBIT/S",
+        help="distserve: the link of a prefill instance",
+    )
+    add("--kv-unified", **_switch("llama_cpp: slots share the context"))
+
+
+def _switch(says: str) -> dict[str, Any]:
+    """A flag that may stand alone or with true or false, as a grid gives it."""
+    return {"type": _yes_no, "nargs": "?", "const": True, "default": False, "metavar": "true|false", "help": says}
+
+
 def run(args: argparse.Namespace) -> int:
     """Serves until it is told to stop. Exit code: 0, 130 after Ctrl-C, 2 with one sentence on stderr for a mistake."""
     # the server brings asyncio, which `goodput --help` does not need
-    from runner.simulator.server import ServerSettings, serve
+    from runner.simulator.server import serve
 
     try:
-        knobs = Knobs(args.max_num_seqs, args.max_num_batched_tokens, args.long_prefill_token_threshold, args.policy)
-        return serve(
-            ServerSettings(
-                engine_profile(args),
-                knobs,
-                args.scheduler,
-                args.model or _model_name(args),
-                args.host,
-                args.port,
-                args.max_model_len,
-                args.max_queue,
-            )
-        )
+        return serve(server_settings(args))
     except GoodputError as e:
         print(f"goodput engine: {e}", file=sys.stderr)
         return 2
+
+
+def server_settings(args: argparse.Namespace) -> ServerSettings:
+    """What the flags ask for, checked as a whole. Raises ConfigError."""
+    profile = engine_profile(args)
+    knobs = Knobs(
+        max_num_seqs=args.max_num_seqs,
+        max_num_batched_tokens=args.max_num_batched_tokens,
+        long_prefill_token_threshold=args.long_prefill_token_threshold,
+        policy=args.policy,
+        max_model_len=args.max_model_len or Knobs().max_model_len,
+        batch_wait_ms=args.batch_wait_ms,
+        stream_static=args.stream_static,
+        reservation=args.reservation,
+        preemption=args.preemption,
+        kv_bytes_per_token=profile.kv_bytes_per_token,
+        pcie_gb_per_s=args.pcie_gb_per_s,
+        prefill_instances=args.prefill_instances,
+        decode_instances=args.decode_instances,
+        kv_link_gbit_per_s=args.kv_link_gbit_per_s,
+        kv_unified=args.kv_unified,
+        prefix_caching=args.enable_prefix_caching,
+    )
+    settings = ServerSettings(
+        profile=profile,
+        knobs=knobs,
+        scheduler=args.scheduler,
+        model=args.model or _model_name(args),
+        host=args.host,
+        port=args.port,
+        max_model_len=args.max_model_len,
+        max_queue=args.max_queue,
+    )
+    context_tokens(settings)
+    return settings
 
 
 def engine_profile(args: argparse.Namespace) -> EngineProfile:
@@ -99,6 +161,26 @@ def _positive(text: str) -> int:
     if value < 1:
         raise argparse.ArgumentTypeError(f"{value} is below 1")
     return value
+
+
+def _above_zero(text: str) -> float:
+    value = float(text)
+    if not 0 < value < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text} is not above 0")
+    return value
+
+
+def _milliseconds(text: str) -> float:
+    value = float(text)
+    if not 0 <= value < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text} is below 0")
+    return value
+
+
+def _yes_no(text: str) -> bool:
+    if text.lower() not in ("true", "false"):
+        raise argparse.ArgumentTypeError(f"{text} is neither true nor false")
+    return text.lower() == "true"
 
 
 def _port(text: str) -> int:

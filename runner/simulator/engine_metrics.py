@@ -36,6 +36,8 @@ class EngineMetrics:
     preemptions: int = 0
     prompt_tokens: int = 0
     generation_tokens: int = 0
+    prefix_queries: int = 0
+    prefix_hits: int = 0
     rejected: int = 0
     iteration_seqs: int = 0
     iteration_context_tokens: int = 0
@@ -72,9 +74,9 @@ def _lines(metrics: EngineMetrics, model: str, running: int, waiting: int, kv_us
         "vllm:num_preemptions_total": metrics.preemptions,
         "vllm:prompt_tokens_total": metrics.prompt_tokens,
         "vllm:generation_tokens_total": metrics.generation_tokens,
-        # the engine has no prefix cache: told as vLLM does with its own switched off
-        "vllm:prefix_cache_queries_total": 0,
-        "vllm:prefix_cache_hits_total": 0,
+        # both stay 0 without a prefix cache, as with vLLM
+        "vllm:prefix_cache_queries_total": metrics.prefix_queries,
+        "vllm:prefix_cache_hits_total": metrics.prefix_hits,
         "goodput_engine:iteration_seqs_total": metrics.iteration_seqs,
         "goodput_engine:iteration_context_tokens_total": metrics.iteration_context_tokens,
     }

@@ -38,7 +38,7 @@ class Connection(asyncio.Protocol):
         self._service.connections.discard(self)
         self._pending.clear()
         if self._answer is not None:
-            self._service.engine.drop(self._answer)
+            self._service.live.drop(self._answer)
             self._answer = None
 
     def data_received(self, data: bytes) -> None:

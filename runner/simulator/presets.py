@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 
 from runner.errors import ConfigError
-from runner.simulator.core import BLOCK_TOKENS
 from runner.simulator.cost_model import CostModel
+from runner.simulator.state import BLOCK_TOKENS
 
 GIB = 2**30
 ACTIVATION_BYTES = GIB
@@ -28,6 +28,7 @@ class EngineProfile:
     kv_tokens: int
     estimate: bool
     source: str
+    kv_bytes_per_token: int = 131_072  # an 8B model's at FP16
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +133,7 @@ def resolve_preset(name: str) -> EngineProfile:
     source = f"llama-bench pp512/tg128 of {device.measured_on} on {device.label}"
     if not measured:
         source = f"estimate, scaled from {'a stand-in for ' if device.proxy else ''}{source}"
-    return EngineProfile(_cost(device, model, quant), kv_tokens, not measured, source)
+    return EngineProfile(_cost(device, model, quant), kv_tokens, not measured, source, model.kv_kib * 1024)
 
 
 def _cost(device: Device, model: Model, quant: str) -> CostModel:

@@ -1,4 +1,4 @@
-"""The scheduler core in real time: iterations on one absolute timeline, tokens written when theirs ends."""
+"""The engine in real time: iterations on an absolute timeline, tokens written when theirs ends."""
 
 import asyncio
 import time
@@ -6,14 +6,18 @@ from collections.abc import Callable
 
 from runner.simulator.answer import Wording, http_reply, usage_of
 from runner.simulator.ask import Ask
-from runner.simulator.core import EngineState, Iteration, Knobs, Plan, Sequence, abort, complete, submit
-from runner.simulator.cost_model import CostModel, iteration_ms
+from runner.simulator.core import emitting
+from runner.simulator.cost_model import CostModel
+from runner.simulator.engine import Engine, Work
 from runner.simulator.engine_metrics import EngineMetrics
+from runner.simulator.state import Iteration, Knobs, Sequence
 
 # epoll waits in whole milliseconds, rounded up; the rest of the way is a sleep, exact to some 60 us
 WAKE_EARLY_S = 0.0015
 # a machine too slow for the model, or stopped for a while, does not race to make up for more than this
-MOST_CATCH_UP_S = 0.25
+MOST_CATCH_UP_NS = 250_000_000
+NS = 1_000_000_000
+Outbox = list[tuple[asyncio.Transport, bytes]]
 
 
 class LiveAnswer:
@@ -39,115 +43,119 @@ class LiveAnswer:
         self.started = False  # an iteration has worked on it
         self.last_token_s = 0.0
 
-    def next_bytes(self) -> bytes:
-        """What the socket gets with the token that comes next; nothing in the middle of an answer not streamed."""
-        ask, wording, index = self.ask, self.wording, self.sequence.generated
+    def next_bytes(self, index: int) -> bytes:
+        """What the socket gets with token `index`; nothing in the middle of an answer not streamed."""
+        ask, wording, cached = self.ask, self.wording, self.sequence.cached_tokens
         last = index + 1 == ask.output_tokens
         if not ask.stream:
-            usage = usage_of(ask.prompt_tokens, ask.output_tokens)
+            usage = usage_of(ask.prompt_tokens, ask.output_tokens, cached)
             return http_reply(200, wording.whole(ask.output_tokens, ask.finish_reason, usage)) if last else b""
         if index and not last and not ask.continuous_usage:
             return wording.event(index)
-        usage_now = usage_of(ask.prompt_tokens, index + 1) if ask.continuous_usage else None
-        usage_zero = usage_of(ask.prompt_tokens, 0) if ask.continuous_usage else None
+        usage_now = usage_of(ask.prompt_tokens, index + 1, cached) if ask.continuous_usage else None
+        usage_zero = usage_of(ask.prompt_tokens, 0, cached) if ask.continuous_usage else None
         said = wording.token(index, ask.finish_reason if last else None, usage_now)
         opening = wording.role(usage_zero) if index == 0 else b""
-        closing = wording.end(usage_of(ask.prompt_tokens, index + 1) if ask.include_usage else None) if last else b""
-        return opening + said + closing
+        total = usage_of(ask.prompt_tokens, index + 1, cached) if ask.include_usage else None
+        return opening + said + (wording.end(total) if last else b"")
+
+    def all_bytes(self) -> bytes:
+        """The whole answer at once."""
+        return b"".join(self.next_bytes(index) for index in range(self.ask.output_tokens))
 
 
 class RealtimeEngine:
     """Runs iterations while there is work. All methods belong to the event loop's thread."""
 
-    def __init__(self, plan: Plan, knobs: Knobs, cost: CostModel, total_blocks: int) -> None:
-        self.plan = plan
-        self.knobs = knobs
-        self.cost = cost
-        self.state = EngineState(total_blocks, knobs.policy)
+    def __init__(self, scheduler: str, knobs: Knobs, cost: CostModel, total_blocks: int) -> None:
+        self.engine = Engine(scheduler, knobs, cost, total_blocks)
         self.metrics = EngineMetrics()
         self._loop = asyncio.get_running_loop()
         self._answers: dict[Sequence, LiveAnswer] = {}
-        self._gone: list[LiveAnswer] = []
-        self._outbox: list[tuple[asyncio.Transport, bytes]] = []
-        self._deadline_s = 0.0  # end of the iteration at work
-        self._idle = True
-        self._backlog = False  # the last plan had to leave somebody waiting
-
-    def queue_is_full(self, max_queue: int) -> bool:
-        """True when one more request would wait behind `max_queue` others; free seats are not a queue."""
-        free_seats = 0 if self._backlog else self.knobs.max_num_seqs - len(self.state.running)
-        return len(self.state.waiting) >= max_queue + free_seats
+        self._outboxes: dict[int, Outbox] = {}  # by lane: what its iteration at work will say,
+        self._emitting: dict[int, list[Sequence]] = {}  # and who gets a token
+        self._timer: asyncio.TimerHandle | None = None
+        self._planning = False  # a plan is about to be made
 
     def submit(self, answer: LiveAnswer) -> None:
-        submit(self.state, answer.sequence)
+        """Raises ValueError for what could never run."""
+        now_ns = self._now_ns()
+        self.engine.submit(answer.sequence, now_ns)
         self._answers[answer.sequence] = answer
-        if self._idle:
-            self._idle = False
-            self._deadline_s = self._loop.time()
-            self._loop.call_soon(self._advance)
+        if not self._planning and None in self.engine.work:
+            self._planning = True
+            self._loop.call_soon(self._advance, now_ns)
 
     def drop(self, answer: LiveAnswer) -> None:
         """The client has gone: its sequence leaves before the next iteration."""
         if self._answers.pop(answer.sequence, None):
-            self._gone.append(answer)
+            self.engine.drop(answer.sequence)
             self.metrics.finished["abort"] += 1
 
-    def _advance(self) -> None:
-        for answer in self._gone:
-            abort(self.state, answer.sequence)
-        self._gone.clear()
-        iteration = self.plan(self.state, self.knobs)
-        self._backlog = bool(self.state.waiting)
-        if not iteration.sequences:
-            self._idle = True
-            return
-        self._count_start(iteration)
-        # from the end before, not from now: lateness of one iteration never moves the next
-        begun_s = max(self._deadline_s, self._loop.time() - MOST_CATCH_UP_S)
-        self._deadline_s = begun_s + iteration_ms(self.cost, iteration.batch) / 1000
-        self._outbox = self._prepare(iteration)
-        self._loop.call_at(self._deadline_s - WAKE_EARLY_S, self._finish, iteration)
+    def _now_ns(self) -> int:
+        return int(self._loop.time() * NS)
 
-    def _prepare(self, iteration: Iteration) -> list[tuple[asyncio.Transport, bytes]]:
-        outbox = []
-        for sequence, tokens in zip(iteration.sequences, iteration.tokens, strict=True):
+    def _advance(self, timeline_ns: int) -> None:
+        """Plans idle lanes. From the end before, not from now: lateness of one iteration never moves the next."""
+        self._planning = False
+        for work in self.engine.start(max(timeline_ns, self._now_ns() - MOST_CATCH_UP_NS)):
+            self._count_start(work)
+            self._prepare(work.iteration)
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        next_ns = self.engine.next_ns
+        if next_ns < float("inf"):
+            self._timer = self._loop.call_at(next_ns / NS - WAKE_EARLY_S, self._turn, int(next_ns))
+
+    def _prepare(self, iteration: Iteration) -> None:
+        outbox: Outbox = []
+        emitted = emitting(self.engine.state, iteration)
+        for sequence in emitted:
             answer = self._answers.get(sequence)
-            if answer is not None and tokens == sequence.uncomputed and (data := answer.next_bytes()):
+            if answer is not None and (data := answer.next_bytes(sequence.generated)):
                 outbox.append((answer.transport, data))
-        return outbox
+        self._outboxes[iteration.lane], self._emitting[iteration.lane] = outbox, emitted
 
-    def _finish(self, iteration: Iteration) -> None:
-        left_s = self._deadline_s - self._loop.time()
+    def _turn(self, due_ns: int) -> None:
+        self._timer = None
+        left_s = due_ns / NS - self._loop.time()
         if left_s > 0:
             time.sleep(left_s)
-        for transport, data in self._outbox:
-            if not transport.is_closing():
-                transport.write(data)
+        due = [w.iteration.lane for w in self.engine.work if w is not None and w.end_ns <= due_ns]
+        for lane in due:
+            for transport, data in self._outboxes.pop(lane):
+                if not transport.is_closing():
+                    transport.write(data)
         now_s = self._loop.time()
-        self.metrics.observe_lag(now_s - self._deadline_s)
-        emitted, finished = complete(self.state, iteration)
-        self._count_tokens(emitted, now_s)
-        for sequence in finished:
-            answer = self._answers.pop(sequence, None)
-            if answer is not None:
-                self.metrics.finished[answer.ask.finish_reason] += 1
-                answer.on_done()
+        if due:
+            self.metrics.observe_lag(now_s - due_ns / NS)
+        for ended in self.engine.finish(due_ns):
+            self._hand_out(self._emitting.pop(ended.work.iteration.lane), now_s)
+            for sequence in ended.done.finished:
+                if sequence.held and (answer := self._answers.get(sequence)) is not None:
+                    self._hand_out_whole(answer, now_s)
+        self._planning = True
         # two turns of the loop, so that requests already in the sockets are read before the next plan
-        self._loop.call_soon(self._loop.call_soon, self._advance)
+        self._loop.call_soon(self._loop.call_soon, self._advance, due_ns)
 
-    def _count_start(self, iteration: Iteration) -> None:
-        metrics = self.metrics
+    def _count_start(self, work: Work) -> None:
+        metrics, iteration = self.metrics, work.iteration
         metrics.preemptions += len(iteration.preempted)
-        metrics.iteration_tokens.observe(sum(iteration.tokens))
-        metrics.iteration_seqs += len(iteration.sequences)
+        metrics.iteration_tokens.observe(iteration.tokens)
+        metrics.iteration_seqs += len(iteration.chunks) + iteration.batch.decode_seqs
         metrics.iteration_context_tokens += iteration.batch.context_tokens
-        for sequence in iteration.sequences:
+        for sequence, _ in iteration.chunks:
             answer = self._answers.get(sequence)
-            if answer is not None and not answer.started:
-                answer.started = True
-                metrics.queue_s.observe(max(0.0, self._deadline_s - answer.arrived_s))
+            if answer is None or answer.started:
+                continue
+            answer.started = True
+            metrics.queue_s.observe(max(0.0, work.begin_ns / NS - answer.arrived_s))
+            if self.engine.knobs.prefix_caching:
+                metrics.prefix_queries += sequence.prompt_tokens
+                metrics.prefix_hits += sequence.cached_tokens
 
-    def _count_tokens(self, emitted: list[Sequence], now_s: float) -> None:
+    def _hand_out(self, emitted: list[Sequence], now_s: float) -> None:
         metrics = self.metrics
         metrics.generation_tokens += len(emitted)
         for sequence in emitted:
@@ -160,3 +168,19 @@ class RealtimeEngine:
             else:
                 metrics.gap_s.observe(now_s - answer.last_token_s)
             answer.last_token_s = now_s
+            if sequence.generated == sequence.output_tokens:
+                self._done(answer)
+
+    def _hand_out_whole(self, answer: LiveAnswer, now_s: float) -> None:
+        """The tokens of a batch that answers at its end come together; a gap between them is nobody's."""
+        if not answer.transport.is_closing():
+            answer.transport.write(answer.all_bytes())
+        self.metrics.prompt_tokens += answer.sequence.prompt_tokens
+        self.metrics.generation_tokens += answer.sequence.output_tokens
+        self.metrics.ttft_s.observe(now_s - answer.arrived_s)
+        self._done(answer)
+
+    def _done(self, answer: LiveAnswer) -> None:
+        del self._answers[answer.sequence]
+        self.metrics.finished[answer.ask.finish_reason] += 1
+        answer.on_done()

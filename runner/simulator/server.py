@@ -7,45 +7,26 @@ import signal
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
 from runner.errors import ConfigError
 from runner.simulator.answer import STREAM_HEAD, Wording, http_reply
 from runner.simulator.ask import ApiError, error_body, parse_ask
-from runner.simulator.core import BLOCK_TOKENS, Knobs, Sequence
 from runner.simulator.engine_metrics import metrics_text
 from runner.simulator.http_connection import Connection
-from runner.simulator.presets import EngineProfile
 from runner.simulator.realtime import LiveAnswer, RealtimeEngine
-from runner.simulator.schedulers.by_name import scheduler_named
+from runner.simulator.settings import ServerSettings, context_tokens
+from runner.simulator.state import Sequence
 
 BUSY = "The engine is currently busy and cannot accept new requests. Please try again later or on a different instance."
-
-
-@dataclass(frozen=True, slots=True)
-class ServerSettings:
-    """How to serve. `max_model_len` None: the whole KV pool; `max_queue` None: no limit; port 0: any free one."""
-
-    profile: EngineProfile
-    knobs: Knobs = field(default_factory=Knobs)
-    scheduler: str = "vllm_v1"
-    model: str = "goodput-engine"
-    host: str = "127.0.0.1"
-    port: int = 8000
-    max_model_len: int | None = None
-    max_queue: int | None = None
 
 
 class Service:
     """Answers requests of all connections with one engine."""
 
     def __init__(self, settings: ServerSettings) -> None:
-        total_blocks = settings.profile.kv_tokens // BLOCK_TOKENS
         self.settings = settings
         self.max_model_len = context_tokens(settings)
-        self.engine = RealtimeEngine(
-            scheduler_named(settings.scheduler), settings.knobs, settings.profile.cost, total_blocks
-        )
+        self.live = RealtimeEngine(settings.scheduler, settings.knobs, settings.profile.cost, settings.total_blocks)
         self.connections: set[Connection] = set()
         self._started_s = int(time.time())
         self._orders = 0
@@ -76,17 +57,18 @@ class Service:
 
     def _begin(self, connection: Connection, chat: bool, body: bytes) -> LiveAnswer:
         arrived_s = asyncio.get_running_loop().time()
-        ask = parse_ask(body, chat, self.settings.model, self.max_model_len)
-        if self.settings.max_queue is not None and self.engine.queue_is_full(self.settings.max_queue):
-            self.engine.metrics.rejected += 1
+        settings = self.settings
+        ask = parse_ask(body, chat, settings.model, self.max_model_len, settings.knobs.prefix_caching)
+        if settings.max_queue is not None and self.live.engine.queue_is_full(settings.max_queue):
+            self.live.metrics.rejected += 1
             raise ApiError(503, BUSY, "Service Unavailable")
         self._orders += 1
-        wording = Wording(chat, self.settings.model, self._orders, int(time.time()))
-        sequence = Sequence(self._orders, ask.prompt_tokens, ask.output_tokens, ask.priority)
+        wording = Wording(chat, settings.model, self._orders, int(time.time()))
+        sequence = Sequence(self._orders, ask.prompt_tokens, ask.output_tokens, ask.priority, ask.prefix)
         answer = LiveAnswer(ask, wording, sequence, connection.transport, arrived_s, connection.answer_done)
         if ask.stream:
             connection.transport.write(STREAM_HEAD)
-        self.engine.submit(answer)
+        self.live.submit(answer)
         return answer
 
     def _models(self) -> bytes:
@@ -102,27 +84,14 @@ class Service:
         return http_reply(200, json.dumps({"object": "list", "data": [card]}).encode())
 
     def _metrics(self) -> bytes:
-        state = self.engine.state
-        used = 1 - state.free_blocks / state.total_blocks
-        text = metrics_text(self.engine.metrics, self.settings.model, len(state.running), len(state.waiting), used)
+        engine = self.live.engine
+        text = metrics_text(self.live.metrics, self.settings.model, engine.running, engine.waiting, engine.kv_usage)
         return http_reply(200, text, "text/plain; version=0.0.4; charset=utf-8")
-
-
-def context_tokens(settings: ServerSettings) -> int:
-    """Longest prompt plus answer the server takes. Raises ConfigError if the KV pool cannot hold it."""
-    pool = settings.profile.kv_tokens // BLOCK_TOKENS * BLOCK_TOKENS
-    wanted = settings.max_model_len
-    if wanted is not None and wanted > pool:
-        raise ConfigError(
-            f"--max-model-len {wanted} is more than the KV pool's {pool} tokens; lower it or raise --kv-tokens"
-        )
-    return wanted or pool
 
 
 def serve(settings: ServerSettings) -> int:
     """Serves until SIGTERM or SIGINT; then ends at once and returns 0 or 130. Raises ConfigError."""
     context_tokens(settings)
-    scheduler_named(settings.scheduler)
     return asyncio.run(_serve(settings))
 
 

@@ -13,11 +13,12 @@ import sys
 import time
 from itertools import pairwise
 
-from runner.simulator.core import Knobs
 from runner.simulator.cost_model import CostModel
 from runner.simulator.engine_metrics import EngineMetrics
 from runner.simulator.presets import EngineProfile
-from runner.simulator.server import ServerSettings, start
+from runner.simulator.server import start
+from runner.simulator.settings import ServerSettings
+from runner.simulator.state import Knobs
 
 ITERATION_MS = 20.0
 
@@ -38,7 +39,7 @@ async def measure(streams: int, tokens: int) -> None:
     """Serves on a free port, lets a child process read `streams` answers, prints both sides."""
     profile = EngineProfile(CostModel(a=ITERATION_MS, b=0.0), 1_000_000, False, "benchmark")
     server, service, port = await start(ServerSettings(profile, Knobs(max_num_seqs=streams), port=0))
-    lateness = service.engine.metrics = Lateness()
+    lateness = service.live.metrics = Lateness()
     cpu = time.process_time()
     reader = await asyncio.create_subprocess_exec(
         sys.executable, __file__, "--read", str(port), str(streams), str(tokens), stdout=subprocess.PIPE

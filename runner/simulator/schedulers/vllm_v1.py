@@ -1,73 +1,48 @@
 """vLLM's V1 scheduler: one token budget shared by decodes and chunks of prompts, paged KV, preemption by recompute."""
 
 from runner.simulator.core import (
-    EngineState,
-    Iteration,
-    Knobs,
-    Sequence,
-    admit,
-    batch_shape,
-    blocks_for,
+    missing_blocks,
     next_waiting,
-    preempt,
+    pop_waiting,
+    seat,
+    shape,
     take_blocks,
 )
+from runner.simulator.paged import Chunks, last, run_all
+from runner.simulator.prefix_cache import blocks_to_admit, use_cached
+from runner.simulator.state import EngineState, Iteration, Knobs, Lane, Sequence
 
 
-def plan(state: EngineState, knobs: Knobs) -> Iteration:
+def plan(state: EngineState, knobs: Knobs, index: int = 0, now_ms: float = 0.0) -> Iteration:
     """Work of the next iteration: running sequences in order, then, if nobody was preempted, waiting ones.
 
     Priority decides who waits and who loses its KV; it never takes a seat from a running sequence.
     """
-    work: dict[Sequence, int] = {}  # in the order of planning
-    preempted: list[Sequence] = []
-    budget = _plan_running(state, knobs, work, preempted)
+    lane = state.lanes[index]
+    victim = _least_urgent if state.policy == "priority" else last
+    chunks, preempted = run_all(state, lane, knobs.max_num_batched_tokens, knobs.long_prefill_token_threshold, victim)
+    running = len(lane.running)
     if not preempted:
-        _plan_waiting(state, knobs, work, budget)
-    sequences, tokens = list(work), list(work.values())
-    return Iteration(sequences, tokens, preempted, batch_shape(sequences, tokens))
+        _admit(state, lane, knobs, chunks)
+    decodes = lane.decodes > 0
+    changed = len(lane.running) != running
+    return Iteration(index, chunks, decodes, shape(lane, chunks, decodes), preempted, changed=changed)
 
 
-def _plan_running(state: EngineState, knobs: Knobs, work: dict[Sequence, int], preempted: list[Sequence]) -> int:
-    budget = knobs.max_num_batched_tokens
-    for sequence in state.running.copy():
-        if budget == 0:
-            break
-        if sequence.blocks == 0:  # preempted for one before it
-            continue
-        tokens = _chunk(sequence, knobs, budget)
-        while not take_blocks(state, sequence, tokens):
-            victim = _victim(state)
-            budget += work.pop(victim, 0)
-            preempt(state, victim)
-            preempted.append(victim)
-            if victim is sequence:
-                break
-        else:
-            work[sequence] = tokens
-            budget -= tokens
-    return budget
-
-
-def _plan_waiting(state: EngineState, knobs: Knobs, work: dict[Sequence, int], budget: int) -> None:
-    while budget > 0 and len(state.running) < knobs.max_num_seqs:
+def _admit(state: EngineState, lane: Lane, knobs: Knobs, chunks: Chunks) -> None:
+    left = knobs.max_num_batched_tokens - lane.decodes - sum(tokens for _, tokens in chunks)
+    while left > 0 and len(lane.running) < knobs.max_num_seqs:
         sequence = next_waiting(state)
-        if sequence is None or blocks_for(sequence.uncomputed) > state.free_blocks:
-            # like vLLM since scheduler_reserve_full_isl: the whole input must fit, not only its first chunk
+        # like vLLM since scheduler_reserve_full_isl: the whole input must fit, not only its first chunk
+        if sequence is None or blocks_to_admit(lane, sequence) > lane.free_blocks:
             return
-        tokens = _chunk(sequence, knobs, budget)
-        take_blocks(state, sequence, tokens)
-        admit(state)
-        work[sequence] = tokens
-        budget -= tokens
+        seat(lane, pop_waiting(state))
+        use_cached(lane, sequence)
+        tokens = min(sequence.uncomputed, knobs.long_prefill_token_threshold or left, left)
+        take_blocks(lane, sequence, missing_blocks(sequence, tokens))
+        chunks.append((sequence, tokens))
+        left -= tokens
 
 
-def _chunk(sequence: Sequence, knobs: Knobs, budget: int) -> int:
-    threshold = knobs.long_prefill_token_threshold or budget
-    return min(sequence.uncomputed, threshold, budget)
-
-
-def _victim(state: EngineState) -> Sequence:
-    if state.policy == "priority":
-        return max(state.running, key=lambda s: (s.priority, s.order))
-    return state.running[-1]
+def _least_urgent(lane: Lane) -> Sequence:
+    return max(lane.running, key=lambda s: (s.priority, s.order))

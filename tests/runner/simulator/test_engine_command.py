@@ -53,12 +53,14 @@ def test_the_default_preset_is_named_an_estimate():
 @pytest.mark.parametrize(
     ("flags", "says"),
     [
-        (["--scheduler", "orca"], "scheduler 'orca' is not in this version"),
+        (["--scheduler", "fifo"], "scheduler 'fifo' is not known; choose one of static, orca"),
         (["--preset", "rtx3090/llama"], "preset 'rtx3090/llama' is not known; near ones are rtx3090/"),
         (["--cost", "a=1"], "--cost.b is missing"),
         (["--kv-tokens", "8"], "--kv-tokens must be at least 16"),
         (["--profile", "nothing.toml"], "nothing.toml: no such file"),
         (["--max-model-len", "200000"], "--max-model-len 200000 is more than the KV pool"),
+        (["--scheduler", "orca", "--policy", "priority"], "policy priority belongs to vllm_v1"),
+        (["--scheduler", "llama_cpp", "--kv-tokens", "1024"], "--max-num-seqs 256 leaves each slot 0 of the KV pool's"),
     ],
 )
 def test_mistakes_are_one_sentence_and_exit_code_2(flags: list[str], says: str):

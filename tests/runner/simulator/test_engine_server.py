@@ -12,10 +12,11 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from runner.errors import ConfigError
-from runner.simulator.core import Knobs
 from runner.simulator.cost_model import CostModel
 from runner.simulator.presets import EngineProfile
-from runner.simulator.server import ServerSettings, Service, start
+from runner.simulator.server import Service, start
+from runner.simulator.settings import ServerSettings
+from runner.simulator.state import Knobs
 
 FAST = CostModel(a=2, b=0.001)
 
@@ -262,7 +263,7 @@ async def disconnect() -> None:
         waiting_reader, waiting = await asyncio.open_connection("127.0.0.1", port)
         waiting.write(http_request("/v1/completions", body))
         await waiting_reader.readuntil(b"\r\n\r\n")
-        assert len(service.engine.state.running) == 1
+        assert service.live.engine.running == 1
         waiting.transport.abort()
         writer.transport.abort()
         status, _ = await call(port, "/v1/completions", {"prompt": "a", "max_tokens": 2})
@@ -287,7 +288,7 @@ async def count_everything() -> None:
         body = {"prompt": "a " * 16, "max_tokens": 24, "ignore_eos": True, "stream": True}
         replies = await asyncio.gather(*(call(port, "/v1/completions", body) for _ in range(3)))
         seen = await samples(port)
-        steps = service.engine.metrics.iteration_tokens
+        steps = service.live.metrics.iteration_tokens
     assert [len(events_of(raw)) for _, raw in replies] == [24, 24, 24]
     assert seen["vllm:num_preemptions_total"] >= 1
     assert seen["vllm:prompt_tokens_total"] == 48
@@ -342,7 +343,7 @@ async def many_streams() -> None:
         began = time.perf_counter()
         streams = await asyncio.gather(*(token_times(port, body) for _ in range(64)))
         took = time.perf_counter() - began
-        metrics = service.engine.metrics
+        metrics = service.live.metrics
         mean_lag = metrics.lag_sum_s / metrics.lag_count
     assert [len(times) for times in streams] == [40] * 64
     gaps = [b - a for times in streams for a, b in pairwise(times)]
@@ -360,7 +361,7 @@ async def bad_settings() -> None:
     with pytest.raises(ConfigError, match="--max-model-len 200 is more than the KV pool's 96"):
         await start(settings_of(kv_tokens=100, max_model_len=200))
     with pytest.raises(ConfigError, match="choose one of"):
-        await start(settings_of(scheduler="orca"))
+        await start(settings_of(scheduler="fifo"))
     async with serving(settings_of()) as (port, _):
         taken = ServerSettings(EngineProfile(FAST, 1024, False, "test"), port=port)
         with pytest.raises(ConfigError, match=f"cannot listen on 127.0.0.1:{port}"):
