@@ -8,6 +8,7 @@ from app.views.batch import batch_rows
 from app.views.percentiles import targets_of
 from app.views.rules import rule_titles
 from app.words import ENGLISH, Words
+from runner.engines.start_line import suggested_line
 
 
 @dataclass(frozen=True)
@@ -96,11 +97,11 @@ def _detail(cell: c.Cell, words: Words) -> str:
 
 
 def _paste(result: c.Result, cell: c.Cell) -> str | None:
-    """The start command when we know it, else the settings as `key = value` lines."""
+    """The start command when we know it or its kind, else the settings as `key = value` lines."""
+    setting = cell.get("setting") or {}
     line = (result.get("choice") or {}).get("start_line") or cell.get("start_line")
-    if line:
-        return str(line)
-    return "\n".join(f"{k} = {v}" for k, v in (cell.get("setting") or {}).items()) or None
+    line = line or suggested_line(result.get("backend") or {}, setting)
+    return str(line) if line else "\n".join(f"{k} = {v}" for k, v in setting.items()) or None
 
 
 def _against_raw(result: c.Result, cell: c.Cell, words: Words) -> str | None:

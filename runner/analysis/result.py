@@ -13,6 +13,7 @@ from runner.analysis.prepare import Prepared, prepare
 from runner.analysis.score import points_of, score_cells
 from runner.analysis.warnings import MeasurementWarning
 from runner.config import GapRule, Slo, SweepConfig
+from runner.engines.start_line import suggested_line
 from storage.tables import SweepTables
 
 
@@ -61,10 +62,18 @@ def score(
         "rule": rule or _common_rule(wanted),
         "share_target": alpha,
         "cells": rows,
-        "choice": choice_dict(points, chosen, alpha),
+        "choice": {**choice_dict(points, chosen, alpha), "start_line": _start_line(meta["backend"], rows, chosen)},
         "warnings": [w.as_dict() for w in _sweep_warnings(prepared, judged, chosen, by_rule)],
     }
     return dict(plain(result))
+
+
+def _start_line(backend: Mapping[str, Any], rows: list[dict[str, Any]], chosen: Point | None) -> str | None:
+    """The chosen setting ready to paste: the command that ran, else how a server of this kind is given it."""
+    if chosen is None:
+        return None
+    ran = [row["start_line"] for row in rows if row["cell"] in chosen.cells and row.get("start_line")]
+    return ran[0] if ran else suggested_line(backend, chosen.setting)
 
 
 def cell_row(

@@ -154,6 +154,7 @@ KINDS: dict[str, EngineKind] = {
         metrics_hint="TabbyAPI has no metrics; what the client sees is measured all the same",
         # https://github.com/theroyallab/tabbyAPI/blob/main/config_sample.yml
         file_keys={
+            "model": "model.model_name",
             "max_num_seqs": "model.max_batch_size",
             "max_num_batched_tokens": "model.chunk_size",
             "kv_tokens": "model.cache_size",

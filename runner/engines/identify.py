@@ -253,7 +253,7 @@ def _shows_metrics(answers: Answers, kind: str) -> bool | None:
 
 
 def _notes(answers: Answers, kind: str, models: tuple[str, ...], needs_key: bool) -> list[str]:
-    notes = []
+    notes = ["the hardware is modelled, only the traffic is real"] if kind == "simulated" else []
     props = _at(answers, "/props").json
     slots, settings = props.get("total_slots"), props.get("default_generation_settings")
     context = settings.get("n_ctx") if isinstance(settings, dict) else None

@@ -3,6 +3,8 @@
 import re
 import shlex
 from collections.abc import Mapping, Sequence
+from typing import Any
+from urllib.parse import urlsplit
 
 from runner.config import Backend, Scalar
 from runner.engines.catalogue import KINDS, EngineKind
@@ -80,21 +82,33 @@ def setting_line(
     What has no known name stands behind a `#`, so that the line is never silently less than the setting.
     """
     engine = KINDS[kind]
-    known = {k: v for k, v in setting.items() if k == "model" or engine.knows(k)}
+    names_model = "MODEL" in engine.start or "model" in engine.file_keys
+    known = {k: v for k, v in setting.items() if engine.knows(k) or (k == "model" and names_model)}
     if not known:
         return None
-    named = {k: v for k, v in known.items() if k != "model"}
-    unknown = [f"{k} = {_text(v)}" for k, v in setting.items() if k not in known]
-    lines = _file_lines(engine, named)
-    flags = [part for k, v in named.items() for part in _flags(engine, k, v)]
-    variables = [f"{engine.variables[k]}={shlex.quote(_text(v))}" for k, v in named.items() if k in engine.variables]
-    if flags or variables or "model" in known:
+    lines = _file_lines(engine, known)
+    flags = [part for k, v in known.items() for part in _flags(engine, k, v)]
+    variables = [f"{engine.variables[k]}={shlex.quote(_text(v))}" for k, v in known.items() if k in engine.variables]
+    if engine.start and not lines:
         lines.append(
             " ".join([*variables, *_start(engine, str(setting.get("model") or model or "MODEL"), port), *flags])
         )
-    if unknown:
+    if unknown := [f"{k} = {_text(v)}" for k, v in setting.items() if k not in known]:
         lines.append(f"# no known name for: {', '.join(unknown)}")
-    return "\n".join(lines) or None
+    return "\n".join(lines)
+
+
+def suggested_line(backend: Mapping[str, Any], setting: Mapping[str, Scalar]) -> str | None:
+    """`setting_line` for a stored backend whose server we did not start; null for a kind that is not known, and for
+    the built-in engine, whose hardware is not in the setting."""
+    kind, model, url = backend.get("kind"), backend.get("model"), backend.get("url")
+    if kind not in KINDS or kind == "simulated":
+        return None
+    try:
+        port = urlsplit(str(url)).port if url else None
+    except ValueError:  # as another tool's file may have it
+        port = None
+    return setting_line(str(kind), setting, model=model, port=port)
 
 
 def _text(value: Scalar) -> str:
@@ -114,10 +128,10 @@ def _flags(engine: EngineKind, key: str, value: Scalar) -> list[str]:
     return [engine.flags[key], shlex.quote(_text(value))] if key in engine.flags else []
 
 
-def _file_lines(engine: EngineKind, named: Mapping[str, Scalar]) -> list[str]:
+def _file_lines(engine: EngineKind, known: Mapping[str, Scalar]) -> list[str]:
     """`model.max_batch_size` -> the section and the key below it, as YAML."""
     lines: list[str] = []
-    for key, value in named.items():
+    for key, value in known.items():
         if key in engine.file_keys:
             section, _, name = engine.file_keys[key].rpartition(".")
             if section and f"{section}:" not in lines:

@@ -124,11 +124,14 @@ def test_verdict_without_any_measurement() -> None:
     assert verdict({"cells": cells, "choice": None}).headline == "No setting could be chosen."
 
 
-def test_without_a_start_line_the_settings_are_pasted() -> None:
-    """Key and value lines are better than nothing."""
+def test_without_a_start_line_the_setting_is_written_for_its_kind_of_server() -> None:
+    """A server that was set by hand: flags of its kind. A kind that is not known: key and value lines."""
     result = made_up_result()
     bare = {**result, "cells": [{**x, "start_line": None} for x in result["cells"]]}
-    assert verdict(bare).paste == "max_num_seqs = 32\nmax_num_batched_tokens = 256"
+    bare["choice"] = {**result["choice"], "start_line": None}
+    assert verdict(bare).paste == ("vllm serve made-up-8b --port 8000 --max-num-seqs 32 --max-num-batched-tokens 256")
+    strange = {**bare, "backend": {"kind": "someone else's"}}
+    assert verdict(strange).paste == "max_num_seqs = 32\nmax_num_batched_tokens = 256"
 
 
 def test_targets_in_words() -> None:

@@ -3,7 +3,17 @@
 import pytest
 
 from runner.config import Backend, Scalar
-from runner.engines.start_line import fill_command, placeholders, secrets_of, shown_line, simulator_args, with_variables
+from runner.engines.catalogue import KINDS
+from runner.engines.start_line import (
+    fill_command,
+    placeholders,
+    secrets_of,
+    setting_line,
+    shown_line,
+    simulator_args,
+    suggested_line,
+    with_variables,
+)
 from runner.errors import ConfigError
 
 
@@ -73,3 +83,81 @@ def test_a_setting_overrules_the_backend_of_the_built_in_engine() -> None:
     args = simulator_args(backend, {"preset": "rtx3090/llama-3.1-8b/q4_k_m"})
     assert "--cost" not in args
     assert args[args.index("--preset") + 1] == "rtx3090/llama-3.1-8b/q4_k_m"
+
+
+@pytest.mark.parametrize(
+    ("kind", "setting", "line"),
+    [
+        ("ollama", {"max_num_seqs": 4}, "OLLAMA_NUM_PARALLEL=4 ollama serve"),
+        (
+            "ollama",
+            {"max_num_seqs": 4, "context_tokens": 8192},
+            "OLLAMA_NUM_PARALLEL=4 OLLAMA_CONTEXT_LENGTH=8192 ollama serve",
+        ),
+        (
+            "llama_cpp",
+            {"max_num_seqs": 4, "max_num_batched_tokens": 64, "kv_unified": True},
+            "llama-server -m MODEL --metrics --port 8080 -np 4 -b 64 --kv-unified",
+        ),
+        (
+            "vllm",
+            {"max_num_seqs": 8, "policy": "priority", "enable_chunked_prefill": False},
+            "vllm serve MODEL --port 8000 --max-num-seqs 8 --scheduling-policy priority --no-enable-chunked-prefill",
+        ),
+        (
+            "sglang",
+            {"max_num_seqs": 8},
+            "python -m sglang.launch_server --model-path MODEL --enable-metrics --port 30000 --max-running-requests 8",
+        ),
+        (
+            "tgi",
+            {"max_num_batched_tokens": 4096},
+            "text-generation-launcher --model-id MODEL --port 3000 --max-batch-prefill-tokens 4096",
+        ),
+        ("lmstudio", {"max_num_seqs": 4}, "lms load MODEL --parallel 4"),
+        (
+            "koboldcpp",
+            {"max_num_seqs": 4},
+            "koboldcpp --model MODEL --port 5001 --noshift --parallelrequests 4",
+        ),
+        ("localai", {"max_num_seqs": 4}, "LLAMACPP_PARALLEL=4 local-ai run"),
+        ("mlx_lm", {"max_num_seqs": 4}, "mlx_lm.server --model MODEL --port 8080 --decode-concurrency 4"),
+        (
+            "tabbyapi",
+            {"max_num_seqs": 4, "max_num_batched_tokens": 512},
+            "# config.yml\nmodel:\n  max_batch_size: 4\n  chunk_size: 512",
+        ),
+        ("tabbyapi", {"model": "a"}, "# config.yml\nmodel:\n  model_name: a"),
+        ("ollama", {"model": "a"}, None),
+        ("openai", {"max_num_seqs": 4}, None),
+        ("litellm", {"max_num_seqs": 4}, None),
+        ("vllm", {}, None),
+    ],
+)
+def test_each_kind_is_given_a_setting_in_its_own_way(kind: str, setting: dict[str, Scalar], line: str | None) -> None:
+    """Flags, environment variables or a settings file, as each server's documentation has it."""
+    assert setting_line(kind, setting) == line
+
+
+def test_what_has_no_known_name_is_not_dropped() -> None:
+    """It stands as a comment, which a shell and YAML pass over."""
+    line = setting_line("vllm", {"max_num_seqs": 8, "odd": True})
+    assert line == "vllm serve MODEL --port 8000 --max-num-seqs 8\n# no known name for: odd = true"
+
+
+def test_model_and_port_are_filled_in_and_quoted() -> None:
+    """The setting's model goes before the backend's; blanks are quoted for the shell."""
+    assert setting_line("vllm", {"model": "my model"}, model="other", port=1) == "vllm serve 'my model' --port 1"
+    backend = {"kind": "vllm", "model": "m", "url": "http://box:8001/v1"}
+    assert suggested_line(backend, {"max_num_seqs": 2}) == "vllm serve m --port 8001 --max-num-seqs 2"
+    assert suggested_line({"kind": "simulated"}, {"max_num_seqs": 2}) is None
+    assert suggested_line({}, {"max_num_seqs": 2}) is None
+    odd = {"kind": "vllm", "url": "http://box:x"}
+    assert suggested_line(odd, {"max_num_seqs": 2}) == "vllm serve MODEL --port 8000 --max-num-seqs 2"
+
+
+def test_every_kind_that_can_be_set_has_a_line() -> None:
+    """A flag or a variable needs a start line to stand in; a file key needs its file."""
+    for kind in KINDS.values():
+        assert bool(kind.start) or not (kind.flags or kind.variables or kind.switches)
+        assert bool(kind.settings_file) == bool(kind.file_keys)
