@@ -1,7 +1,7 @@
 """The engine's state between iterations and the steps every scheduler shares. No clock: time is the caller's.
 
 The interface. `engine.Engine` drives it, in real and in virtual time alike (submit, start, next_ns, finish; its `Work`
-knows the end of every step); `state` has the types, `schedulers/` the plans, `paged` what plans with a paged pool share:
+knows the end of every step); `state` has the types, `schedulers/` the plans, `paged` what plans with a paged pool use:
 
   state = new_state(scheduler, knobs, total_blocks)     (by_name) one lane per instance, each with its pool and clock
   submit(state, sequence, now_ms)                       into the queue
