@@ -55,6 +55,8 @@ class Measured:
                 kind=backend.kind,
             )
             detected = replace(detected, notes=(*running.notes, *detected.notes))
+            if any(c.shared_prefix_tokens for c in config.classes):  # the cache is part of the workload then
+                detected = replace(detected, params=replace(detected.params, cache_prompt=False))
             target = Target(
                 running.base_url,
                 detected.api,

@@ -19,6 +19,7 @@ def flag_text(flag: str, words: Words = ENGLISH) -> str:
         "send_lag": words.text("requests were sent late"),
         "rate_not_reached": words.text("the offered rate was not reached"),
         "prefix_cached": words.text("prompts were served from the prefix cache"),
+        "prefix_share_not_held": words.text("the prefix cache did not serve what the prompts share"),
         "cold_load": words.text("the model was loaded during the measurement"),
         "output_length_not_held": words.text("answers were not of the planned length"),
         "prompt_length_mismatch": words.text("prompts were not of the planned length"),

@@ -64,7 +64,12 @@ def columns(result: c.Result, words: Words = ENGLISH) -> list[Column]:
         Column("engine.kv_cache_usage_max", words.text("KV max"), "share"),
         Column("engine.num_preemptions", words.text("preemptions"), "count"),
     ]
-    return head + load + goodput[:4] + state + goodput[4:] + counts + times + engine
+    cached = [
+        Column("prefix_cache_hit_share", words.text("prompt from cache"), "share"),
+        Column("prefix_cache_hit_share_intended", words.text("shared on purpose"), "share"),
+    ]
+    known = any(x.get(col.key) for x in c.cells_of(result) for col in cached)
+    return head + load + goodput[:4] + state + goodput[4:] + counts + times + engine + cached * known
 
 
 def _value(cell: c.Cell, key: str, words: Words) -> object:

@@ -9,7 +9,7 @@ import pandas as pd
 from runner.analysis.engine import NO_ENGINE, engine_numbers, prefix_cache_hit_share, restarted, streams
 from runner.analysis.gaps import Floats, Gaps, gap_table
 from runner.analysis.percentiles import nearest_rank, percentiles
-from runner.analysis.request_object import CACHED_SHARE
+from runner.analysis.prefix_cache import intended_hit_share, unplanned_hits
 from runner.analysis.requests import Bools, floats, request_table
 from runner.analysis.row_flags import material_flags, row_flags
 from runner.analysis.steady import no_steady_state, overload_signs
@@ -23,7 +23,6 @@ from storage.tables import SweepTables
 LATENCIES = ("ttft_ms", "tpot_ms", "e2e_ms")
 RATES = ("output_tok_per_s", "prompt_tok_per_s", "request_per_s", "offered_rate")
 LOOP_LAG_MS = 100.0  # worst lateness of a timer in a second; more than one second in ten, but not a single hiccup
-TEMPLATE_TOKENS = 32
 CPU_SHARE = 0.9  # of one core: the event loop is one thread
 
 
@@ -93,13 +92,15 @@ def _cell_facts(
     names = rows["class_name"].to_numpy(dtype=object)
     classes = {c.name: _numbers(rows[names == c.name], span) for c in config.classes}
     base = {**_origin(record), **_numbers(rows, span)}
-    base |= {"engine": NO_ENGINE, "kernel_stamp_share": None, "prefix_cache_hit_share": None}
+    base |= {"engine": NO_ENGINE, "kernel_stamp_share": None}
+    base |= {"prefix_cache_hit_share": None, "prefix_cache_hit_share_intended": None}
     found: list[MeasurementWarning] = []
     lags = np.zeros(0)
     if span:
         base["engine"] = {**engine_numbers(engine, *span), **_seen_from_outside(rows, *span)}
         base["kernel_stamp_share"] = kernel_stamp_share(rows)
         base["prefix_cache_hit_share"] = prefix_cache_hit_share(rows, engine, *span)
+        base["prefix_cache_hit_share_intended"] = intended_hit_share(rows, config)
         lags = _send_lags_ms(rows)
         found = _warnings(
             int(record["cell"]), dict(record["setting"]), rows, base, engine, client, config, span, simulated
@@ -200,7 +201,8 @@ def _warnings(
     for flag, share in material_flags(row_flags(rows), answered).items():
         if flag != "prefix_cached":
             values[flag] = {"share": share}
-    values["prefix_cached"] = _prefix_cached(rows, base["prefix_cache_hit_share"], config)
+    hits, intended = base["prefix_cache_hit_share"], base["prefix_cache_hit_share_intended"]
+    values |= unplanned_hits(rows, hits, intended, setting)
     return [MeasurementWarning(key, cell, v) for key, v in values.items() if v is not None]
 
 
@@ -254,15 +256,6 @@ def _overloaded(rows: pd.DataFrame, base: dict[str, Any], config: SweepConfig, s
 
 def _rated(c: RequestClass) -> bool:
     return c.dump is None and c.closed is None
-
-
-def _prefix_cached(rows: pd.DataFrame, hits: float | None, config: SweepConfig) -> dict[str, Any] | None:
-    """Unless the classes share prefixes on purpose. A chat template's own tokens are always cached: no finding."""
-    prompt = floats(rows["prompt_tokens"])
-    mean_prompt = float(np.nanmean(prompt)) if not np.isnan(prompt).all() else 0.0
-    if hits is None or any(c.shared_prefix_tokens for c in config.classes):
-        return None
-    return {"share": hits} if hits > CACHED_SHARE and hits * mean_prompt > TEMPLATE_TOKENS else None
 
 
 def _user_clock(share: float | None, simulated: bool) -> dict[str, Any] | None:

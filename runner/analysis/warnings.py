@@ -54,6 +54,11 @@ TEXTS: dict[str, tuple[str, str]] = {
         "{share:.0%} of the prompt tokens came from the prefix cache although every prompt should be new.",
         "Switch prefix caching off for the measurement, or give the class shared_prefix_tokens if it is meant so.",
     ),
+    "prefix_share_not_held": (
+        "{share:.0%} of the prompt tokens came from the prefix cache; {intended:.0%} were shared on purpose.",
+        "If less: switch prefix caching on (llama.cpp --cache-prompt, vLLM --enable-prefix-caching) and warm up until "
+        "every slot has seen the prefix. If more: see whether the server kept the prompts of an earlier run.",
+    ),
     "cold_load": (
         "{share:.0%} of the answers waited for the model to be loaded.",
         "Keep the model loaded (for Ollama OLLAMA_KEEP_ALIVE) and use a longer warm-up.",
@@ -101,7 +106,7 @@ TEXTS: dict[str, tuple[str, str]] = {
 INVALIDATING = frozenset(
     {
         "client_saturated", "send_lag", "rate_not_reached", "server_restarted", "no_steady_state", "overload",
-        "stream_buffered", "prefix_cached", "cold_load",
+        "stream_buffered", "prefix_cached", "prefix_share_not_held", "cold_load",
     }
 )  # fmt: skip
 

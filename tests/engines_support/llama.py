@@ -2,10 +2,14 @@
 
 import importlib.util
 import os
+import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
+from runner.engines.address import free_port
 from tests.engines_support.make_gguf import Size, write_gguf
 
 DEFAULT_SIZE = Size()
@@ -40,3 +44,19 @@ def llama_command(*flags: str, model: Path | None = None) -> list[str]:
 
 def llama_installed() -> bool:
     return importlib.util.find_spec("xllamacpp") is not None
+
+
+@contextmanager
+def running_llama(*flags: str, model: Path | None = None) -> Iterator[str]:
+    """Base URL of a llama.cpp server that is ready and ends with the block."""
+    port = free_port()
+    command = llama_command("--port", str(port), *flags, model=model)
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+        try:
+            assert process.stdout is not None
+            for line in process.stdout:
+                if line.startswith("ready on"):
+                    break
+            yield f"http://127.0.0.1:{port}"
+        finally:
+            process.kill()

@@ -293,10 +293,11 @@ def test_a_restart_and_a_warm_prefix_cache_are_told() -> None:
     warm = samples(prefix_cache_queries_total=[100_000.0, 202_400.0], prefix_cache_hits_total=[5_000.0, 99_208.0])
     cached = steady(prompt_tokens=300, prompt_tokens_asked=300)
     assert flags_of(cached, engine=warm) == ["prefix_cached"]
-    meant = make_config(
-        grid={"max_num_seqs": [4], "request_rate": [1.0]}, classes=[{**CHAT, "shared_prefix_tokens": 200}]
-    )
-    assert flags_of(cached, engine=warm, config=meant) == []
+    for shared, flags in ((270, []), (200, ["prefix_share_not_held"])):
+        meant = make_config(
+            grid={"max_num_seqs": [4], "request_rate": [1.0]}, classes=[{**CHAT, "shared_prefix_tokens": shared}]
+        )
+        assert flags_of(cached, engine=warm, config=meant) == flags
 
 
 def test_an_overloaded_cell_is_told_and_cannot_be_chosen() -> None:

@@ -21,11 +21,13 @@ def test_each_warning_says_what_and_what_to_do(message_id: str) -> None:
 
 
 def test_flags_are_those_of_the_interface() -> None:
-    """Exactly the documented request and cell flags; low_n does not invalidate, overload and a slow client do."""
+    """Exactly the documented request and cell flags, and one for shared prefixes. low_n does not invalidate, overload
+    and a slow client do."""
     assert {
         "multi_token_chunks", "tokens_estimated", "stream_buffered", "prefix_cached", "cold_load", "malformed_events",
         "no_terminator", "output_length_not_held", "prompt_length_mismatch", "client_saturated", "send_lag",
         "rate_not_reached", "server_serialises", "server_restarted", "low_n", "no_steady_state", "overload",
+        "prefix_share_not_held",
     } == CELL_FLAGS  # fmt: skip
     assert INVALIDATING < CELL_FLAGS
     assert "low_n" not in INVALIDATING
