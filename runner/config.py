@@ -17,6 +17,12 @@ BACKEND_KINDS = (
     "simulated", "openai", "vllm", "sglang", "llama_cpp", "ollama", "tgi",
     "lmstudio", "tabbyapi", "koboldcpp", "localai", "mlx_lm", "litellm",
 )  # fmt: skip
+# of the built-in engine: what a [backend] may fix and a [grid] may vary
+ENGINE_KEYS = (
+    "max_num_seqs", "max_num_batched_tokens", "max_model_len", "enable_prefix_caching", "batch_wait_ms",
+    "stream_static", "reservation", "preemption", "prefill_instances", "decode_instances", "kv_link_gbit_per_s",
+    "kv_unified",
+)  # fmt: skip
 Api = Literal[
     "openai_chat", "openai_completions", "ollama_chat", "ollama_generate", "llamacpp_completion", "tgi_generate_stream"
 ]
@@ -153,6 +159,18 @@ class Backend(_Model):
     cost: Cost | None = None
     kv_tokens: int | None = Field(None, ge=16)
     policy: Literal["fcfs", "priority"] = "fcfs"
+    max_num_seqs: int | None = Field(None, ge=1)
+    max_num_batched_tokens: int | None = Field(None, ge=1)
+    max_model_len: int | None = Field(None, ge=1)
+    enable_prefix_caching: bool | None = None
+    batch_wait_ms: float | None = Field(None, ge=0)  # static
+    stream_static: bool | None = None
+    reservation: Literal["max", "pow2", "oracle"] | None = None  # orca
+    preemption: Literal["recompute", "swap"] | None = None  # vllm_v0
+    prefill_instances: int | None = Field(None, ge=1)  # distserve
+    decode_instances: int | None = Field(None, ge=1)
+    kv_link_gbit_per_s: float | None = Field(None, gt=0)
+    kv_unified: bool | None = None  # llama_cpp
 
     @model_validator(mode="after")
     def _needs_url(self) -> Self:
@@ -163,6 +181,9 @@ class Backend(_Model):
             raise ValueError("the built-in engine is started by Goodput Lab: leave url out")
         if self.kind != "simulated" and not self.url:
             raise ValueError('give url = "http://host:port" of the server')
+        for key in ENGINE_KEYS:
+            if self.kind != "simulated" and getattr(self, key) is not None:
+                raise ValueError(f"{key} is read by the built-in engine only; a server takes it in its start command")
         return self
 
 
@@ -298,7 +319,8 @@ def _check_grid(config: SweepConfig) -> None:
             raise ValueError(f"grid.{key} is an empty list: give at least one value")
         if len({(isinstance(v, bool), v) for v in values}) != len(values):
             raise ValueError(f"grid.{key} lists a value twice")
-        positive_ints = ("max_concurrency", "max_num_seqs", "max_num_batched_tokens", "kv_tokens")
+        positive_ints = ("max_concurrency", "max_num_seqs", "max_num_batched_tokens", "kv_tokens",
+                         "prefill_instances", "decode_instances")  # fmt: skip
         if key in positive_ints or key.endswith("_max_in_flight"):
             if not all(isinstance(v, int) and not isinstance(v, bool) and v >= 1 for v in values):
                 raise ValueError(f"grid.{key} needs whole numbers of at least 1")

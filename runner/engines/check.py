@@ -16,8 +16,7 @@ from runner.engines.knowledge import engine_oddities
 from runner.engines.start_line import fill_command, placeholders, simulator_args
 from runner.errors import ConfigError
 from runner.secret_names import VARIABLE
-from runner.simulator.command import add_arguments, engine_profile
-from runner.simulator.schedulers.by_name import SCHEDULERS
+from runner.simulator.command import add_arguments, server_settings
 
 _MOST_SETTINGS = 1000  # of a grid are looked at
 
@@ -65,9 +64,7 @@ def _check_simulated(config: SweepConfig) -> None:
     add_arguments(parser)
     for setting in _settings(config):
         flags = parser.parse_args(simulator_args(config.backend, setting))
-        if flags.scheduler not in SCHEDULERS:
-            raise ConfigError(f"scheduler = {flags.scheduler!r} is not known; choose one of {', '.join(SCHEDULERS)}")
-        engine_profile(flags)
+        server_settings(flags)
 
 
 def _settings(config: SweepConfig) -> Iterator[dict[str, Scalar]]:

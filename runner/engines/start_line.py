@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
-from runner.config import Backend, Scalar
+from runner.config import ENGINE_KEYS, Backend, Scalar
 from runner.engines.catalogue import KINDS, EngineKind
 from runner.errors import ConfigError
 from runner.protocols.scrub import scrub
@@ -53,6 +53,7 @@ def simulator_args(backend: Backend, setting: Mapping[str, Scalar]) -> list[str]
     given: dict[str, object] = {k: getattr(backend, k) for k in _BACKEND_KEYS}
     if backend.cost is not None:
         given["cost"] = ",".join(f"{k}={v}" for k, v in backend.cost.model_dump(exclude_none=True).items())
+    given |= {k: getattr(backend, k) for k in ENGINE_KEYS}
     if any(k in setting for k in _COST_SOURCES):
         given |= dict.fromkeys(_COST_SOURCES)  # the setting's own source replaces the backend's
     given |= setting

@@ -85,6 +85,16 @@ def test_a_setting_overrules_the_backend_of_the_built_in_engine() -> None:
     assert args[args.index("--preset") + 1] == "rtx3090/llama-3.1-8b/q4_k_m"
 
 
+def test_keys_of_single_schedulers_become_flags_of_the_engine() -> None:
+    """What [backend] fixes is a flag too, and the grid's value wins; a switch is told as true or false."""
+    backend = Backend(kind="simulated", scheduler="distserve", prefill_instances=2, kv_link_gbit_per_s=1)
+    args = simulator_args(backend, {"kv_link_gbit_per_s": 10, "enable_prefix_caching": False})
+    assert args[args.index("--prefill-instances") + 1] == "2"
+    assert args[args.index("--kv-link-gbit-per-s") + 1] == "10"
+    assert args[args.index("--enable-prefix-caching") + 1] == "False"
+    assert "--batch-wait-ms" not in args
+
+
 @pytest.mark.parametrize(
     ("kind", "setting", "line"),
     [
