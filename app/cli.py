@@ -10,6 +10,7 @@ import app.commands as commands
 from runner import __main__ as worker
 from runner.bench import command as bench
 from runner.simulator import command as engine
+from runner.version import tool_version
 from storage.data_folder import default_data_folder
 from storage.errors import GoodputError
 
@@ -46,7 +47,7 @@ def parser() -> argparse.ArgumentParser:
         description="Finds the batch settings at which your own LLM server keeps its latency promises. "
         "Without a command it starts the dashboard.",
     )
-    top.add_argument("--version", action="version", version=f"goodput {commands.tool_version()}")
+    top.add_argument("--version", action="version", version=f"goodput {tool_version()}")
     _dashboard(top)
     add = top.add_subparsers(title="commands", metavar="COMMAND").add_parser
 

@@ -8,7 +8,6 @@ import json
 import os
 import sys
 from collections.abc import Mapping
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -25,13 +24,6 @@ ASK_FROM_CELLS = 1_000
 def exit_code(error: GoodputError) -> int:
     """2 for wrong usage or config, 1 for all else."""
     return 2 if isinstance(error, (ConfigError, BusyError)) else 1
-
-
-def tool_version() -> str:
-    try:
-        return version("goodput-lab")
-    except PackageNotFoundError:  # run from a source tree that is not installed
-        return "unknown"
 
 
 def dashboard(args: argparse.Namespace) -> int:
@@ -189,9 +181,18 @@ def _measure(args: argparse.Namespace, data_dir: Path, sweep_id: str) -> int:
     else:
         _print_result(result)
     if status == "stopped":
-        print(f"stopped; everything finished is kept: goodput resume {sweep_id}", file=sys.stderr)
-        return 130
+        return _stopped(folder, result)
     return 0 if any(c["status"] == "ok" for c in result["cells"]) else 1
+
+
+def _stopped(folder: Path, result: Mapping[str, Any]) -> int:
+    """130 when the person stopped it, 1 after too many failed cells; an hour that was asked for is no failure."""
+    state = read_state(folder) or {}
+    why = state.get("message") or f"stopped; everything finished is kept: goodput resume {folder.name}"
+    print(why, file=sys.stderr)
+    if state.get("stopped_by") == "stop_by":
+        return 0 if any(c["status"] == "ok" for c in result["cells"]) else 1
+    return 1 if state.get("stopped_by") == "failures" else 130
 
 
 def _check_report(path: Path | None) -> None:

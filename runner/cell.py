@@ -23,7 +23,7 @@ from runner.load.trace_file import TraceRow
 from runner.load.workers import Workers
 from runner.load.workload import RequestSpec, Trace, build_trace, in_flight_caps, split_trace
 from runner.measured import Measured
-from runner.plan import PlannedCell
+from runner.plan import PlannedCell, trace_seed
 from runner.writer import Writer
 from storage.records import CellRecord, ClientSample, EngineSample, RequestRecord
 
@@ -61,7 +61,7 @@ async def run_cell(plan: PlannedCell, started: CellRecord, measured: Measured, t
         tools.config.classes,
         plan.load,
         total_s,
-        run.seed + plan.repeat,
+        trace_seed(tools.config, plan),
         salt=prompt_salt(tools.sweep_id, plan.cell),
         rows=tools.traces,
     )
@@ -99,8 +99,7 @@ class _Kept:
         self._live = tools.live
 
     def record(self, record: RequestRecord) -> None:
-        cut = record.error_kind == "cancelled" and record.token_events > 0  # answered, though not to its end
-        self.kinds["ok" if cut else record.error_kind or "ok"] += 1
+        self.kinds[kind_of_end(record)] += 1
         self._rows.requests.append(record)
         self._live.note_record(record)
         self._look_at(record)
@@ -268,15 +267,22 @@ class _Ending:
             return cell
         if self._own_failure:
             return failed_cell(cell, self._own_failure)
-        if not kinds["ok"] and kinds.total():
-            kind, count = next((k, n) for k, n in kinds.most_common() if k != "ok")
-            return replace(
-                cell,
-                status="failed",
-                error_kind=kind,
-                error_detail=f"no request was answered: {count} of {kinds.total()} ended as {kind}",
-            )
+        return judged_cell(cell, kinds)
+
+
+def kind_of_end(record: RequestRecord) -> str:
+    """`ok`, or the error kind; one that our own end of run cut short was answered, though not to its end."""
+    cut = record.error_kind == "cancelled" and record.token_events > 0
+    return "ok" if cut else record.error_kind or "ok"
+
+
+def judged_cell(cell: CellRecord, kinds: Counter[str]) -> CellRecord:
+    """The row of a cell that ran to its end, by how its requests ended: failed when none was answered."""
+    if kinds["ok"] or not kinds.total():
         return replace(cell, status="ok")
+    kind, count = next((k, n) for k, n in kinds.most_common() if k != "ok")
+    detail = f"no request was answered: {count} of {kinds.total()} ended as {kind}"
+    return replace(cell, status="failed", error_kind=kind, error_detail=detail)
 
 
 def failed_cell(cell: CellRecord, failure: SettingFailed) -> CellRecord:

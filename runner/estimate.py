@@ -15,6 +15,23 @@ def cell_seconds(config: SweepConfig) -> float:
     return config.run.warmup + config.run.duration_s + min(config.run.drain, USUAL_DRAIN_S) + IDLE_WAIT_S
 
 
+def longest_cell_seconds(config: SweepConfig) -> float:
+    """The most that a cell without a restart may take: its drain to the limit."""
+    return config.run.warmup + config.run.duration_s + config.run.drain + IDLE_WAIT_S
+
+
+def owns_server(config: SweepConfig) -> bool:
+    """Whether we start the server ourselves, or a command of the user does it for us."""
+    return config.backend.kind == "simulated" or config.control.mode in ("process", "command")
+
+
+def start_seconds(config: SweepConfig, measured_s: float | None = None) -> float:
+    """Seconds of one server start: as the last one was measured, else a guess by kind. 0 for a server not ours."""
+    if not owns_server(config):
+        return 0.0
+    return measured_s if measured_s is not None else START_S.get(config.backend.kind, 30.0)
+
+
 def count_starts(cells: Sequence[PlannedCell]) -> int:
     """Server starts that this order of cells needs: one where the setting differs from the one before."""
     return sum(1 for i, c in enumerate(cells) if i == 0 or c.setting != cells[i - 1].setting)
@@ -22,6 +39,5 @@ def count_starts(cells: Sequence[PlannedCell]) -> int:
 
 def sweep_seconds(config: SweepConfig, cells: Sequence[PlannedCell], start_s: float | None = None) -> float:
     """Expected seconds for `cells` in order; `start_s`: seconds of one server start, when one was measured."""
-    owned = config.backend.kind == "simulated" or config.control.mode in ("process", "command")
-    each = start_s if start_s is not None else START_S.get(config.backend.kind, 30.0)
-    return len(cells) * cell_seconds(config) + (count_starts(cells) * each if owned else 0.0)
+    cooling = max(len(cells) - 1, 0) * config.run.cool_down_s
+    return len(cells) * cell_seconds(config) + cooling + count_starts(cells) * start_seconds(config, start_s)

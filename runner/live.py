@@ -1,4 +1,8 @@
-"""The side files of a running sweep: heartbeat in state.json, one line a second in live.jsonl."""
+"""The side files of a running sweep: heartbeat in state.json, one line a second in live.jsonl.
+
+Phases of a line: starting (the server), warmup, measure, drain, cooldown (between two cells, `cell` is null), idle
+(paused), stopping.
+"""
 
 import asyncio
 import os
@@ -44,6 +48,7 @@ class LiveFeed:
         self.message = ""
         self.waiting_for: dict[str, Any] | None = None  # what the user is asked to do by hand: {"setting", "text"}
         self.verdict: str | None = None
+        self.stopped_by: str | None = None  # user | stop_by | failures, once it has stopped before its last cell
         self._owner = {"pid": os.getpid(), "create_time": psutil.Process().create_time()}
 
     def begin_cell(self, cell: int, phase: str) -> None:
@@ -82,6 +87,7 @@ class LiveFeed:
             "message": self.message,
             "waiting_for": self.waiting_for,
             "verdict": self.verdict,
+            "stopped_by": self.stopped_by,
         }
 
     def line(self) -> dict[str, Any]:

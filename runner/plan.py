@@ -45,6 +45,11 @@ def plan_cells(config: SweepConfig) -> list[PlannedCell]:
     return cells
 
 
+def trace_seed(config: SweepConfig, plan: PlannedCell) -> int:
+    """Each repeat has its own arrivals and lengths, the same in all settings; the drift check has those of cell 0."""
+    return config.run.seed + (0 if plan.drift else plan.repeat)
+
+
 def count_cells(config: SweepConfig) -> int:
     """Number of cells without building them (a typo can ask for millions)."""
     return _count(config) + checks_drift(config)

@@ -5,48 +5,51 @@ import contextlib
 import json
 import time
 from collections.abc import Coroutine, Mapping, Sequence
-from dataclasses import dataclass, replace
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, get_args
 
-from runner.analysis.result import build_result, cell_row
+from runner.analysis.result import build_result
 from runner.by_hand import user_of
-from runner.cell import CellTools, failed_cell, run_cell
+from runner.cell import CellTools
 from runner.config import SweepConfig
+from runner.deadline import Now, deadline_of, local_now
 from runner.engines.orphan import end_orphan
-from runner.engines.running import Running
 from runner.engines.server import Server
 from runner.environment import describe_machine
-from runner.errors import SettingFailed, SettingSkipped
-from runner.estimate import sweep_seconds
+from runner.errors import ConfigError
 from runner.live import LiveFeed, Progress
-from runner.load.clock import Clock
-from runner.measured import Measured
+from runner.loop import LOOK_S, Cells
 from runner.plan import PlannedCell, plan_cells
 from runner.preflight import check_before
 from runner.protocols.scrub import scrub
 from runner.queue import read_config, sweep_folder
 from runner.trace_texts import trace_rows
-from runner.writer import Rows, Writer, store_opener
+from runner.version import tool_version
+from runner.writer import Writer, store_opener
 from storage.errors import GoodputError
-from storage.in_memory import tables_of
 from storage.json_files import read_json
 from storage.queries import read_sweep
 from storage.records import CellRecord, SweepMeta
 from storage.side_files import SWEEP, Wish, append_line, asked, read_lines, withdraw
-from storage.sweep_store import SCHEMA_VERSION, SweepStore
-
-PAUSE_LOOK_S = 0.5
-IDLE_LIMIT_S = 30.0
+from storage.sweep_store import DATABASE, SCHEMA_VERSION, SweepStore
 
 
 def _silent(line: Mapping[str, Any]) -> None:
     return None
 
 
-async def run_sweep(data_dir: Path, sweep_id: str, *, stop: asyncio.Event, on_progress: Progress = _silent) -> str:
+async def run_sweep(
+    data_dir: Path,
+    sweep_id: str,
+    *,
+    stop: asyncio.Event,
+    on_progress: Progress = _silent,
+    now: Now = local_now,
+) -> str:
     """Measures every cell that is not finished yet; returns the final status: done or stopped.
+
+    A sweep that stopped says in its state by whom (`stopped_by`: user, stop_by, failures) and, unless it was the user,
+    in `message` why. `now` is the clock that `stop_by` is held against.
 
     The caller holds the lock of `data_dir`. Raises GoodputError for what stops a sweep (a broken config, a lost disk,
     a server that cannot be reached); the state then says `failed` with that sentence. Everything finished is kept.
@@ -60,8 +63,10 @@ async def run_sweep(data_dir: Path, sweep_id: str, *, stop: asyncio.Event, on_pr
         withdraw(folder, wish)
     live.write_state()
     try:
-        await _measure(folder, sweep_id, config, plans, live, stop)
+        await _measure(folder, sweep_id, config, plans, live, stop, now)
         live.status = "stopped" if live.cells_done < len(plans) else "done"
+        if live.status == "stopped" and live.stopped_by is None:
+            live.stopped_by = "user"
         live.verdict = await asyncio.to_thread(_verdict, folder)
     except GoodputError as e:
         live.status, live.message = "failed", str(e)
@@ -97,16 +102,20 @@ def sweep_meta(
     )
 
 
-def tool_version() -> str:
-    try:
-        return version("goodput-lab")
-    except PackageNotFoundError:  # run from a source tree that is not installed
-        return "unknown"
-
-
 async def _measure(
-    folder: Path, sweep_id: str, config: SweepConfig, plans: Sequence[PlannedCell], live: LiveFeed, stop: asyncio.Event
+    folder: Path,
+    sweep_id: str,
+    config: SweepConfig,
+    plans: Sequence[PlannedCell],
+    live: LiveFeed,
+    stop: asyncio.Event,
+    now: Now,
 ) -> None:
+    deadline = deadline_of(config.run.stop_by, now)
+    if deadline and deadline.left_s() <= 0:
+        if not (folder / DATABASE).exists():
+            raise ConfigError(f"run.stop_by is {deadline.wanted}, which is past; write a later one, or a time of day")
+        deadline = None  # it held for the run that it was written for; what is resumed later has no limit
     await asyncio.to_thread(end_orphan, folder)  # before the check: it would hold the port
     await check_before(config)
     environment = await asyncio.to_thread(describe_machine)
@@ -123,7 +132,8 @@ async def _measure(
             sweep_id, config, writer, live, stop, lambda: asked(folder, "skip"), server.alive, trace_rows(asked_for)
         )
         left = [p for p in plans if p.cell not in finished]
-        work = _Cells(folder, meta, server, tools, left)
+        first_is_ok = 0 in finished and finished[0].status == "ok"
+        work = Cells(folder, meta, server, tools, left, deadline, first_is_ok=first_is_ok)
         await _with_helpers(
             work.run(), live.tick_every_second(), writer.flush_every_second(), _watch_stop(folder, stop)
         )
@@ -153,113 +163,7 @@ async def _watch_stop(folder: Path, stop: asyncio.Event) -> None:
     while True:
         if asked(folder, "stop"):
             stop.set()
-        await asyncio.sleep(PAUSE_LOOK_S)
-
-
-@dataclass
-class _Cells:
-    """The loop over cells; one server start serves all the cells of a setting."""
-
-    folder: Path
-    meta: SweepMeta
-    server: Server
-    tools: CellTools
-    left: list[PlannedCell]
-    start_s: float | None = None  # seconds of the last server start
-    measured: Measured | None = None
-    failure: SettingFailed | None = None
-    failed_setting: Mapping[str, Any] | None = None
-
-    async def run(self) -> None:
-        clock = Clock()
-        try:
-            for i, plan in enumerate(self.left):
-                await self._while_paused()
-                if self.tools.stop.is_set():
-                    return
-                left = self.left[i:]
-                self.tools.live.eta_s = round(sweep_seconds(self.tools.config, left, self.start_s), 1)
-                withdraw(self.folder, "skip")  # asked for while the cell before was ending, and meant for that one
-                self.tools.live.begin_cell(plan.cell, "starting")
-                await self._one(plan, clock)
-        finally:
-            withdraw(self.folder, "skip")
-            if self.measured:
-                await self.measured.close()
-
-    async def _one(self, plan: PlannedCell, clock: Clock) -> None:
-        record = CellRecord(
-            plan.cell,
-            json.dumps(plan.setting),
-            json.dumps(plan.load),
-            plan.repeat,
-            "running",
-            started_unix_ns=time.time_ns(),
-        )
-        if self.failure and self.failed_setting == plan.setting:  # it did not start a moment ago: same reason
-            await self._finish(failed_cell(record, self.failure))
-            return
-        try:
-            running = await self._until_stop(self._apply(plan, clock))
-        except SettingFailed as failure:
-            self.failure, self.failed_setting = failure, plan.setting
-            await self._finish(failed_cell(record, failure))
-            return
-        except SettingSkipped as skipped:
-            withdraw(self.folder, "skip")
-            await self._finish(replace(record, status="skipped", error_detail=str(skipped)))
-            return
-        if running is None or self.measured is None:
-            return
-        server = json.dumps(self.measured.facts())
-        record = replace(record, start_line=running.start_line, server=server, started_unix_ns=time.time_ns())
-        await self.tools.writer.put_cell(record)
-        await self.measured.wait_idle(IDLE_LIMIT_S)
-        done = await run_cell(plan, record, self.measured, self.tools)
-        if done.status != "running":
-            await self._finish(done)
-
-    async def _apply(self, plan: PlannedCell, clock: Clock) -> Running:
-        began = time.monotonic()
-        running = await self.server.apply(plan.setting)
-        if running.started_new or self.measured is None:
-            if self.measured:
-                await self.measured.close()
-            self.start_s = time.monotonic() - began
-            self.measured = await Measured.find(self.tools.config, plan.setting, running, clock)
-        return running
-
-    async def _finish(self, record: CellRecord) -> None:
-        """Commits the cell's row; then its line for the live page (which resume can make again)."""
-        await self.tools.writer.put_cell(record)
-        row = await asyncio.to_thread(cell_line, self.meta, record, self.tools.writer.rows)
-        await asyncio.to_thread(append_line, self.folder, "cells.jsonl", row)
-        self.tools.live.cells_done += 1
-        await self.tools.live.tick()
-
-    async def _while_paused(self) -> None:
-        live = self.tools.live
-        while asked(self.folder, "pause") and not self.tools.stop.is_set():
-            live.status, live.phase = "paused", "idle"
-            await asyncio.sleep(PAUSE_LOOK_S)
-        live.status = "running"
-
-    async def _until_stop(self, work: Coroutine[Any, Any, Running]) -> Running | None:
-        """The result of `work`, or None when the user stops the sweep first (a server may take minutes to start)."""
-        task, stop = asyncio.create_task(work), asyncio.create_task(self.tools.stop.wait())
-        try:
-            await asyncio.wait([task, stop], return_when=asyncio.FIRST_COMPLETED)
-            return task.result() if task.done() else None
-        finally:
-            stop.cancel()
-            task.cancel()
-            await asyncio.gather(task, stop, return_exceptions=True)
-
-
-def cell_line(meta: SweepMeta, record: CellRecord, rows: Rows) -> dict[str, Any]:
-    """One ended cell as it stands in the result object, from the rows in memory."""
-    mine = [r for r in rows.requests if r.cell == record.cell]
-    return cell_row(tables_of(meta, [record], mine, rows.engine, rows.client), record.cell)
+        await asyncio.sleep(LOOK_S)
 
 
 def _mend_cell_lines(folder: Path, finished: Mapping[int, CellRecord]) -> None:

@@ -35,7 +35,7 @@ def with_command(*command: str) -> Raw:
 
 def test_the_cells_of_a_setting_stand_together_so_that_its_server_starts_once() -> None:
     """Server settings vary slowest within a repeat, load levels fastest."""
-    cells = plan_cells(parse_sweep(sweep(run={"repeats": 2}), "f"))
+    cells = plan_cells(parse_sweep(sweep(run={"repeats": 2, "drift_check": False}), "f"))
     assert [(c.repeat, c.setting["max_num_seqs"], c.load["request_rate"]) for c in cells] == [
         (0, 1, 1.0), (0, 1, 2.0), (0, 2, 1.0), (0, 2, 2.0),
         (1, 1, 1.0), (1, 1, 2.0), (1, 2, 1.0), (1, 2, 2.0),
@@ -46,7 +46,7 @@ def test_the_cells_of_a_setting_stand_together_so_that_its_server_starts_once() 
 def test_cells_are_counted_without_being_built() -> None:
     """A typo that asks for a million cells is counted at once."""
     raw = sweep(grid={"max_num_seqs": list(range(1, 1001)), "request_rate": [x / 10 for x in range(1, 1001)]})
-    assert count_cells(parse_sweep(raw, "f")) == 1_000_000
+    assert count_cells(parse_sweep({**raw, "run": {"drift_check": False}}, "f")) == 1_000_000
 
 
 @pytest.mark.parametrize(("duration_s", "warmup_s"), [(120, 30), (600, 60), (1200, 120), (40, 10), (8, 2)])

@@ -1,0 +1,258 @@
+"""The loop over the cells of a sweep: each measured, failed or skipped, and why it ends before the last one."""
+
+import asyncio
+import contextlib
+import json
+import time
+from collections import Counter
+from collections.abc import Coroutine, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+from runner.analysis.result import cell_row
+from runner.cell import CellTools, failed_cell, run_cell
+from runner.deadline import Deadline
+from runner.engines.running import Running
+from runner.engines.server import Server
+from runner.errors import SettingFailed, SettingSkipped
+from runner.estimate import longest_cell_seconds, owns_server, start_seconds, sweep_seconds
+from runner.load.clock import Clock
+from runner.measured import Measured
+from runner.plan import PlannedCell
+from runner.writer import Rows
+from storage.in_memory import tables_of
+from storage.records import CellRecord, SweepMeta
+from storage.side_files import append_line, asked, withdraw
+
+LOOK_S = 0.5
+IDLE_LIMIT_S = 30.0
+MOST_STRIKES = 2  # a setting that failed so often in a row is not tried again in this repeat
+# of cells in which the server was not there any more, or not for us: the next cell would meet the same
+GONE = ("server_hung", "unreachable", "connect", "unauthorized", "model_not_found")
+T = TypeVar("T")
+
+
+@dataclass
+class Cells:
+    """One server start serves all the cells of a setting that stand together.
+
+    A setting that did not start, or whose server died in two cells running, fails its remaining cells of the same
+    repeat with that reason, untried; after one death its server is started again.
+    """
+
+    folder: Path
+    meta: SweepMeta
+    server: Server
+    tools: CellTools
+    left: list[PlannedCell]
+    deadline: Deadline | None = None
+    start_s: float | None = None  # seconds of the last server start
+    measured: Measured | None = None
+    applied: Mapping[str, Any] | None = None  # the setting that the server runs with
+    strikes: Counter[str] = field(default_factory=Counter)
+    reasons: dict[str, SettingFailed] = field(default_factory=dict)
+    failed_in_row: int = 0
+    last_reason: str = ""
+    first_is_ok: bool = False  # cell 0 gave numbers that the drift check can be compared with
+
+    async def run(self) -> None:
+        """Returns when all cells have ended, or early with `live.stopped_by` and `live.message` saying why."""
+        clock = Clock()
+        try:
+            for i, plan in enumerate(self.left):
+                left = self.left[i:]
+                self.tools.live.eta_s = round(sweep_seconds(self.tools.config, left, self.start_s), 1)
+                if self._must_end(plan):
+                    return
+                await self._cool_down(first=i == 0)
+                await self._while_paused()
+                if self._must_end(plan):
+                    return
+                withdraw(self.folder, "skip")  # asked for while the cell before was ending, and meant for that one
+                self.tools.live.begin_cell(plan.cell, "starting")
+                await self._one(plan, clock)
+        finally:
+            withdraw(self.folder, "skip")
+            await self._forget_server()
+
+    def _must_end(self, plan: PlannedCell) -> bool:
+        live, run = self.tools.live, self.tools.config.run
+        if self.tools.stop.is_set():
+            live.stopped_by = "user"
+            return True
+        if run.stop_after_failures is not None and self.failed_in_row >= run.stop_after_failures:
+            why = f"stopped after {self.failed_in_row} failed cells in a row as asked ({self.last_reason})"
+            self._end_early("failures", why)
+            return True
+        if self.deadline and not self._fits(plan):
+            self._end_early("stop_by", f"stopped by {self.deadline.wanted} as asked")
+            return True
+        return False
+
+    def _fits(self, plan: PlannedCell) -> bool:
+        """Whether the cell would end in time: a server start if it needs one, and the longest a cell may take."""
+        config = self.tools.config
+        start = 0.0 if self.applied == plan.setting else start_seconds(config, self.start_s)
+        return self.deadline is None or start + longest_cell_seconds(config) <= self.deadline.left_s()
+
+    def _end_early(self, stopped_by: str, why: str) -> None:
+        live = self.tools.live
+        live.stopped_by = stopped_by
+        live.message = (
+            f"{why}: {live.cells_done} of {live.cells_total} cells are done; "
+            f"goodput resume {self.tools.sweep_id} goes on"
+        )
+
+    async def _one(self, plan: PlannedCell, clock: Clock) -> None:
+        record = CellRecord(
+            plan.cell,
+            json.dumps(plan.setting),
+            json.dumps(plan.load),
+            plan.repeat,
+            "running",
+            started_unix_ns=time.time_ns(),
+        )
+        if untried := self._untried(plan, record):
+            await self._finish(untried)
+            return
+        try:
+            running = await self._until_told(self._apply(plan, clock))
+        except SettingSkipped as skipped:
+            await self._finish(replace(record, status="skipped", error_detail=str(skipped)))
+            return
+        except SettingFailed as failure:
+            self._strike(plan, failure, MOST_STRIKES if owns_server(self.tools.config) else 1)
+            await self._finish(failed_cell(record, failure))
+            return
+        if running is None or self.measured is None:
+            await self._cut(record)
+            return
+        if await self._until_told(self.measured.wait_idle(IDLE_LIMIT_S)) is None:
+            await self._cut(record)
+            return
+        if not self._fits(plan):  # the start took longer than was thought
+            return
+        server = json.dumps(self.measured.facts())
+        record = replace(record, start_line=running.start_line, server=server, started_unix_ns=time.time_ns())
+        await self.tools.writer.put_cell(record)
+        done = await run_cell(plan, record, self.measured, self.tools)
+        if done.status == "running":
+            return
+        done = replace(done, server=json.dumps(self.measured.facts()))  # its metrics may have gone meanwhile
+        await self._look_after(plan, done)
+        await self._finish(done)
+
+    def _untried(self, plan: PlannedCell, record: CellRecord) -> CellRecord | None:
+        key = _key(plan)
+        if plan.drift and not self.first_is_ok:
+            why = "not measured: it would be compared with the first cell, which gave no numbers"
+            return replace(record, status="skipped", error_detail=why)
+        if self.strikes[key] < MOST_STRIKES:
+            return None
+        reason = self.reasons[key]
+        return replace(
+            failed_cell(record, reason), error_detail=f"not tried again, its setting failed before: {reason}"
+        )
+
+    async def _cut(self, record: CellRecord) -> None:
+        """The person skipped the cell before its load began (a start may take minutes), or the sweep ends."""
+        self.tools.live.status, self.tools.live.waiting_for = "running", None
+        if self.tools.skip() and not self.tools.stop.is_set():
+            await self._finish(replace(record, status="skipped", error_detail="skipped by the user"))
+
+    async def _look_after(self, plan: PlannedCell, done: CellRecord) -> None:
+        """Counts deaths of the server, and ends one that hangs, so that the next cell starts it anew."""
+        died = await self.server.alive() is not None
+        if died or done.error_kind == "server_hung":
+            self.applied = None
+        if done.status == "failed" and (died or done.error_kind in GONE):
+            kind, detail = done.error_kind or "exited", done.error_detail or "the server died"
+            self._strike(plan, SettingFailed(kind, detail, exit_code=done.exit_code, log_tail=done.log_tail), 1)
+        elif done.status == "ok":
+            self.strikes[_key(plan)] = 0
+        if done.error_kind == "server_hung" and owns_server(self.tools.config):
+            await self._forget_server()
+            await self.server.stop()
+
+    def _strike(self, plan: PlannedCell, failure: SettingFailed, weight: int) -> None:
+        self.strikes[_key(plan)] += weight
+        self.reasons[_key(plan)] = failure
+
+    async def _apply(self, plan: PlannedCell, clock: Clock) -> Running:
+        began = time.monotonic()
+        if self.applied != plan.setting:
+            self.applied = None
+        running = await self.server.apply(plan.setting)
+        if running.started_new or self.measured is None:
+            await self._forget_server()
+            self.measured = await Measured.find(self.tools.config, plan.setting, running, clock)
+            self.start_s = time.monotonic() - began
+        self.applied = plan.setting
+        return running
+
+    async def _forget_server(self) -> None:
+        measured, self.measured = self.measured, None
+        if measured:
+            await measured.close()
+
+    async def _finish(self, record: CellRecord) -> None:
+        """Commits the cell's row; then its line for the live page (which resume can make again)."""
+        await self.tools.writer.put_cell(record)
+        row = await asyncio.to_thread(cell_line, self.meta, record, self.tools.writer.rows)
+        await asyncio.to_thread(append_line, self.folder, "cells.jsonl", row)
+        self.first_is_ok = self.first_is_ok or (record.cell == 0 and record.status == "ok")
+        if record.status != "skipped":
+            self.failed_in_row = self.failed_in_row + 1 if record.status == "failed" else 0
+            self.last_reason = record.error_detail or ""
+        self.tools.live.cells_done += 1
+        await self.tools.live.tick()
+
+    async def _cool_down(self, first: bool) -> None:
+        """An idle wait between two cells; a wish to stop or to pause ends it."""
+        wait_s, live = self.tools.config.run.cool_down_s, self.tools.live
+        if not wait_s or first:
+            return
+        live.cell, live.phase = None, "cooldown"
+        end = time.monotonic() + wait_s
+        while (left_s := end - time.monotonic()) > 0 and not self.tools.stop.is_set():
+            if asked(self.folder, "pause"):
+                return
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self.tools.stop.wait(), min(LOOK_S, left_s))
+
+    async def _while_paused(self) -> None:
+        live = self.tools.live
+        while asked(self.folder, "pause") and not self.tools.stop.is_set():
+            if self.deadline and self.deadline.left_s() <= 0:
+                break
+            live.status, live.phase = "paused", "idle"
+            await asyncio.sleep(LOOK_S)
+        live.status = "running"
+
+    async def _until_told(self, work: Coroutine[Any, Any, T]) -> T | None:
+        """The result of `work`, or None when it is cut: the sweep ends, this cell is skipped, the hour has come."""
+        task, stop = asyncio.create_task(work), asyncio.create_task(self.tools.stop.wait())
+        try:
+            while True:
+                await asyncio.wait([task, stop], timeout=LOOK_S, return_when=asyncio.FIRST_COMPLETED)
+                if task.done():
+                    return task.result()
+                late = self.deadline is not None and self.deadline.left_s() <= 0
+                if stop.done() or late or self.tools.skip():
+                    return None
+        finally:
+            stop.cancel()
+            task.cancel()
+            await asyncio.gather(task, stop, return_exceptions=True)
+
+
+def _key(plan: PlannedCell) -> str:
+    """A setting in one repeat: the next repeat gives it a new chance."""
+    return json.dumps([plan.setting, plan.repeat], sort_keys=True)
+
+
+def cell_line(meta: SweepMeta, record: CellRecord, rows: Rows) -> dict[str, Any]:
+    """One ended cell as it stands in the result object, from the rows in memory."""
+    mine = [r for r in rows.requests if r.cell == record.cell]
+    return cell_row(tables_of(meta, [record], mine, rows.engine, rows.client), record.cell)
