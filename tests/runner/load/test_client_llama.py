@@ -1,19 +1,17 @@
 """Our client against a real llama.cpp server, which promises keep-alive and closes after every streamed answer."""
 
 import asyncio
-import subprocess
 import time
 from collections.abc import Iterator
 
 import httpx
 import pytest
 
-from runner.engines.address import free_port
 from runner.load.client import Result, Slot, Target, run_request
 from runner.load.transport import StampedTransport
 from runner.probe import Detected, detect, probe
 from runner.protocols.facts import Ask, ServerParams
-from tests.engines_support.llama import llama_command, llama_installed
+from tests.engines_support.llama import llama_installed, running_llama
 
 pytestmark = [pytest.mark.llama, pytest.mark.skipif(not llama_installed(), reason="xllamacpp is not installed")]
 
@@ -21,21 +19,8 @@ pytestmark = [pytest.mark.llama, pytest.mark.skipif(not llama_installed(), reaso
 @pytest.fixture(scope="module")
 def llama() -> Iterator[str]:
     """Base URL of a server with four slots."""
-    port = free_port()
-    command = llama_command("--port", str(port), "-np", "4", "-c", "4096", "--metrics")
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
-        url = f"http://127.0.0.1:{port}"
-        try:
-            deadline = time.monotonic() + 60
-            while time.monotonic() < deadline and process.poll() is None:
-                try:
-                    if httpx.get(f"{url}/health", trust_env=False).status_code == 200:
-                        break
-                except httpx.TransportError:
-                    pass
-            yield url
-        finally:
-            process.kill()
+    with running_llama("-np", "4", "-c", "4096", "--metrics") as url:
+        yield url
 
 
 @pytest.mark.parametrize("reuse", [True, False])
