@@ -31,6 +31,7 @@ NO_ENGINE: dict[str, Any] = {
     "streams_max": None,
     "arrivals_together_mean": None,
     "arrivals_together_max": None,
+    "client_ttft_mean_s": None,  # from send: what server_ttft_mean_s is to be compared with
 }  # fmt: skip
 
 

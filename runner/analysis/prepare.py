@@ -6,7 +6,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from runner.analysis.bound import Evidence
 from runner.analysis.engine import NO_ENGINE, engine_numbers, prefix_cache_hit_share, restarted, streams
+from runner.analysis.evidence import evidence
 from runner.analysis.gaps import Floats, Gaps, gap_table
 from runner.analysis.percentiles import nearest_rank, percentiles
 from runner.analysis.prefix_cache import intended_hit_share, unplanned_hits
@@ -40,6 +42,7 @@ class CellFacts:
     base: dict[str, Any]
     classes: dict[str, dict[str, Any]]
     warnings: tuple[MeasurementWarning, ...]
+    seen: Evidence | None  # what its bound is judged by; null unless measured
     send_lags_ms: Floats  # of the window's open-loop requests that our own dispatcher does not hold back
 
 
@@ -95,12 +98,13 @@ def _cell_facts(
     base |= {"engine": NO_ENGINE, "kernel_stamp_share": None}
     base |= {"prefix_cache_hit_share": None, "prefix_cache_hit_share_intended": None}
     found: list[MeasurementWarning] = []
-    lags = np.zeros(0)
+    lags, seen = np.zeros(0), None
     if span:
         base["engine"] = {**engine_numbers(engine, *span), **_seen_from_outside(rows, *span)}
         base["kernel_stamp_share"] = kernel_stamp_share(rows)
         base["prefix_cache_hit_share"] = prefix_cache_hit_share(rows, engine, *span)
         base["prefix_cache_hit_share_intended"] = intended_hit_share(rows, config)
+        seen = evidence(rows, engine, base["engine"], dict(record["setting"]), config.backend, *span)
         lags = _send_lags_ms(rows)
         found = _warnings(
             int(record["cell"]), dict(record["setting"]), rows, base, engine, client, config, span, simulated
@@ -116,6 +120,7 @@ def _cell_facts(
         base=base,
         classes=classes,
         warnings=tuple(found),
+        seen=seen,
         send_lags_ms=lags,
     )
 
@@ -124,7 +129,14 @@ def _seen_from_outside(rows: pd.DataFrame, start_ns: float, end_ns: float) -> di
     """The batch as the streams alone tell it, whatever the server says."""
     found = streams(rows, start_ns, end_ns)
     together = arrivals_together(rows, gap_table(rows), start_ns, end_ns, found["streams_mean"])
-    return {**found, "arrivals_together_mean": together.mean, "arrivals_together_max": together.most}
+    first, sent = floats(rows["first_chunk_ns"]), floats(rows["sent_ns"])
+    ttft_s = ((first - sent) / 1e9)[(first >= start_ns) & (first < end_ns)]
+    return {
+        **found,
+        "arrivals_together_mean": together.mean,
+        "arrivals_together_max": together.most,
+        "client_ttft_mean_s": float(ttft_s.mean()) if len(ttft_s) else None,
+    }
 
 
 def _origin(record: dict[Any, Any]) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from runner.analysis.bound import bounds_of_settings
 from runner.analysis.choice import Point, choice_dict, choose
 from runner.analysis.frontier import frontier
 from runner.analysis.goodput import RULES, Judged, judge, stalled_but_fine_on_average
@@ -62,6 +63,7 @@ def score(
         "rule": rule or _common_rule(wanted),
         "share_target": alpha,
         "cells": rows,
+        "bounds": bounds_of_settings(rows),
         "choice": {**choice_dict(points, chosen, alpha), "start_line": _start_line(meta["backend"], rows, chosen)},
         "warnings": [w.as_dict() for w in _sweep_warnings(prepared, judged, chosen, by_rule)],
     }

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from runner.analysis.bound import bound_of
 from runner.analysis.choice import Point, RequestKey, change, group_key
 from runner.analysis.frontier import is_valid
 from runner.analysis.goodput import RULES, Judged, verdicts
@@ -69,6 +70,7 @@ def _cell(
         classes[name] = {**numbers, **_share_keys(share, facts.window_s), "rules": shares}
     everyone = np.isin(part.names.astype(str), list(targets))
     warnings = [*facts.warnings, *_by_targets(facts, targets)] if facts.window_s else []
+    flags = sorted({w.message_id for w in warnings} & CELL_FLAGS)
     row = {
         "cell": facts.cell,
         "setting": facts.setting,
@@ -81,7 +83,8 @@ def _cell(
         "classes": classes,
         "limit": limits(facts.setting),
         "send_lag_p99_ms": nearest_rank(facts.send_lags_ms, 0.99) if len(facts.send_lags_ms) else None,
-        "flags": sorted({w.message_id for w in warnings} & CELL_FLAGS),
+        "bound": bound_of(facts.seen, flags) if facts.seen else None,
+        "flags": flags,
         "warnings": [w.as_dict() for w in warnings],
         "on_frontier": None,
     }

@@ -1,12 +1,23 @@
 """Server samples of a window, and concurrency as the streams show it."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from runner.analysis.engine import concurrency, engine_numbers, increase, prefix_cache_hit_share, restarted, streams
+from runner.analysis.engine import (
+    busy_share,
+    concurrency,
+    engine_numbers,
+    increase,
+    prefix_cache_hit_share,
+    restarted,
+    share_at_least,
+    streams,
+)
 from runner.analysis.requests import request_table
 from storage.records import EngineSample
 from tests.support.tables import SECOND, make_config, make_request, make_tables
@@ -55,6 +66,69 @@ def test_a_counter_that_falls_starts_anew() -> None:
     assert increase(samples, "rejected_total", 0, 10 * SECOND) == 5.0
     assert restarted(samples)
     assert not restarted(samples.iloc[:2])
+
+
+def test_one_engine_of_several_that_restarts_adds_nothing() -> None:
+    """Of two engines at 100 and 50 the second starts anew: the 102 that are left are no growth, and it is noticed."""
+    values = (148.0, 150.0, 102.0, 105.0)
+    samples = frame(*[sample(i, rejected_total=v, engines=2.0) for i, v in enumerate(values)])
+    assert increase(samples, "rejected_total", 0, 10 * SECOND) == 2 + 0 + 3
+    assert restarted(samples)
+
+
+def test_a_process_that_dates_its_start_anew_has_restarted() -> None:
+    """Its counters may have passed the old ones by then; a second's difference is the same start told twice."""
+    assert restarted(frame(sample(0, server_start_s=1000.0), sample(1, server_start_s=1060.0)))
+    assert not restarted(frame(sample(0, server_start_s=1000.0), sample(1), sample(2, server_start_s=1001.0)))
+
+
+def test_a_counter_is_nothing_until_the_page_shows_it() -> None:
+    """Many servers show a counter from its first event on: 3 rejections since a page that did not have it."""
+    samples = frame(sample(0, running=1.0), sample(1, running=1.0), sample(2, rejected_total=3.0))
+    assert increase(samples, "rejected_total", SECOND, 10 * SECOND) == 3
+    assert increase(samples, "num_preemptions_total", SECOND, 10 * SECOND) is None
+    unseen = frame(replace(sample(0), source="slots"), sample(2, rejected_total=3.0))
+    assert increase(unseen, "rejected_total", 0, 10 * SECOND) is None
+
+
+def test_the_servers_own_times_are_means_of_what_was_added() -> None:
+    """10 first tokens in 4.1 s and 100 gaps in 2 s since the sample before the window."""
+    before = sample(9, ttft_s_total=100.0, ttft_count=50.0, itl_s_total=7.0, itl_count=900.0)
+    after = sample(19, ttft_s_total=104.1, ttft_count=60.0, itl_s_total=9.0, itl_count=1000.0)
+    found = engine_numbers(frame(before, after), 10 * SECOND, 20 * SECOND)
+    assert found["server_ttft_mean_s"] == pytest.approx(0.41)
+    assert found["server_itl_mean_s"] == pytest.approx(0.02)
+
+
+def test_the_fullest_interval_is_the_largest_mean_step() -> None:
+    """1,000 tokens in 10 steps, then 300 in 100: at most 100 a step although 11.8 on average."""
+    totals = ((0.0, 0.0), (1000.0, 10.0), (1300.0, 110.0))
+    samples = frame(*[sample(i, iteration_tokens_total=t, iterations_total=n) for i, (t, n) in enumerate(totals)])
+    found = engine_numbers(samples, 0, 10 * SECOND)
+    assert found["batch_tokens_max"] == 100
+    assert found["batch_tokens_mean"] == pytest.approx(1300 / 110)
+    assert found["batch_seqs_max"] is None
+
+
+def test_kv_use_is_the_fullest_engines_and_what_ran_then() -> None:
+    """The mean over engines is kept apart; 41 ran when one of them was full."""
+    samples = frame(
+        sample(0, kv_cache_usage=0.5, kv_cache_usage_max=0.97, running=41.0),
+        sample(1, kv_cache_usage=0.3, kv_cache_usage_max=0.4, running=60.0),
+    )
+    found = engine_numbers(samples, 0, 2 * SECOND)
+    assert (found["kv_cache_usage_max"], found["running_at_full_kv"]) == (0.97, 41)
+    assert found["kv_cache_usage_mean"] == pytest.approx(0.4)
+    old = engine_numbers(frame(sample(0, kv_cache_usage=0.6)), 0, SECOND)
+    assert (old["kv_cache_usage_max"], old["running_at_full_kv"]) == (0.6, None)
+
+
+def test_share_of_the_window_at_a_level() -> None:
+    """At 4 for 3 s of 10; the same from spans, where 2 overlap for 1 s of 10."""
+    samples = frame(sample(0, running=2.0), sample(5, running=4.0), sample(8, running=3.0))
+    assert share_at_least(samples, "running", 4, 0, 10 * SECOND) == pytest.approx(0.3)
+    assert busy_share(np.array([0.0, 4.0]), np.array([5.0, 8.0]), 2, 0, 10) == pytest.approx(0.1)
+    assert busy_share(np.array([]), np.array([]), 1, 0, 10) == 0
 
 
 def test_one_sample_is_no_growth() -> None:
