@@ -8,8 +8,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from app.views.servers import models_text
 from app.words import Words
+from runner.engines.catalogue import KINDS
 from runner.errors import ConfigError
+from runner.once import discover_once, inspect_once
 
 FILE = "backends.toml"
 CHECK_S = 60.0  # a model may have to be loaded first
@@ -65,3 +68,36 @@ def check_sentence(answer: Mapping[str, Any], w: Words) -> str:
         tokens=w.count(answer.get("output_tokens")),
         gap=w.ms(answer.get("tpot_ms")),
     )
+
+
+def servers_here() -> list[dict[str, Any]]:
+    """The rows of `goodput discover --json`; takes under three seconds."""
+    return [found.as_json() for found in discover_once()]
+
+
+def what_it_says(backend: Mapping[str, Any], w: Words) -> list[str]:
+    """What the server at that address turned out to be, in sentences: kind, models, what is missing. Empty when it
+    answers as no known kind would."""
+    found = inspect_once(str(backend["url"]), backend.get("api_key_env") or None)
+    return server_sentences(found.as_json(), str(backend.get("kind")), w) if found else []
+
+
+def server_sentences(row: Mapping[str, Any], chosen: str | None, w: Words) -> list[str]:
+    """A row of `goodput discover --json` in sentences. `chosen`: the kind that the user picked, if one was."""
+    name = " ".join(filter(None, [row["title"], row["version"]]))
+    if row["models"]:
+        out = [w.text("{name}, with {models}.", name=name, models=models_text(row["models"]))]
+    else:
+        out = [w.text("{name}.", name=name)]
+    if chosen is not None and sweep_kind(row) not in ("openai", chosen):
+        out.append(
+            w.text("Choose the kind {kind}, so that its own metrics are read.", kind=KINDS[sweep_kind(row)].title)
+        )
+    if row["metrics"]:
+        out.append(w.text("It shows its metrics: queue and batch will stand beside what the client sees."))
+    return [*out, *(w.text(note) for note in [*row["notes"], *filter(None, [row["metrics_hint"]])])]
+
+
+def sweep_kind(row: Mapping[str, Any]) -> str:
+    """The kind under which a found server is measured: a running built-in engine has vLLM's metrics."""
+    return "vllm" if row["kind"] == "simulated" else str(row["kind"])

@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from runner.analysis.warnings import TEXTS
+from runner.engines.catalogue import KINDS
+from runner.engines.oddity import TEXTS as ODDITIES
 
 APP = Path(__file__).resolve().parent
 TEMPLATE = APP / "locale" / "goodput.pot"
@@ -54,6 +56,10 @@ def render(app: Path = APP) -> str:
             places.setdefault(found, set()).add(path.relative_to(app.parent).as_posix())
     for template in (t for pair in TEXTS.values() for t in pair):  # warnings carry their templates as data
         places.setdefault((template,), set()).add("runner/analysis/warnings.py")
+    for template in ODDITIES.values():
+        places.setdefault((template,), set()).add("runner/engines/oddity.py")
+    for sentence in (s for kind in KINDS.values() for s in (kind.metrics_hint, kind.cannot_know) if s):
+        places.setdefault((sentence,), set()).add("runner/engines/catalogue.py")
     blocks = [HEADER]
     for message, files in sorted(places.items()):
         lines = [f"#: {' '.join(sorted(files))}", f"msgid {_quote(message[0])}"]

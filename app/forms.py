@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from app.words import Words
-from runner.config import LOAD_AXES, Scalar, SweepConfig
+from runner.config import LOAD_AXES, Scalar, SweepConfig, is_load_key
+from runner.engines.knowledge import engine_oddities, longest_tokens
 from runner.estimate import cell_seconds, count_starts, sweep_seconds
 from runner.plan import count_cells, plan_cells
 from runner.simulator.cost_model import largest_safe_token_budget
@@ -72,14 +73,20 @@ def known(value: object) -> bool:
 def sweep_data(
     name: str, backend: Mapping[str, Any] | str, grid: Iterable[Row], classes: Iterable[Row], run: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """The sweep as a sweep file would say it. `backend`: a table, or the name of a saved one."""
-    return {
+    """The sweep as a sweep file would say it. `backend`: a table, or the name of a saved one.
+
+    Settings of a server that runs already can only be changed by hand: the live page asks for each.
+    """
+    levels = {str(r["key"]).strip(): parse_values(str(r["values"])) for r in grid if known(r.get("key"))}
+    out = {
         "name": name,
         "backend": backend if isinstance(backend, str) else {k: v for k, v in backend.items() if known(v)},
-        "grid": {str(r["key"]).strip(): parse_values(str(r["values"])) for r in grid if known(r.get("key"))},
+        "grid": levels,
         "run": dict(run),
         "classes": [_class(row) for row in classes if known(row.get("name"))],
     }
+    by_hand = not isinstance(backend, str) and backend.get("kind") != "simulated" and not all(map(is_load_key, levels))
+    return {**out, "control": {"mode": "manual"}} if by_hand else out
 
 
 def _class(row: Row) -> dict[str, Any]:
@@ -152,7 +159,8 @@ def _median(length: Any) -> float:  # noqa: ANN401  (runner.config.Length)
 
 def oddities(config: SweepConfig, w: Words) -> list[str]:
     """What is allowed but probably not meant, a sentence each."""
-    return [*_few_requests(config, w), *_too_long(config, w), *_large_budgets(config, w), *_run(config, w)]
+    told = [w.text(o.template, **o.values) for o in engine_oddities(config.backend.kind, None, config)]
+    return [*told, *_few_requests(config, w), *_too_long(config, w), *_large_budgets(config, w), *_run(config, w)]
 
 
 def _few_requests(config: SweepConfig, w: Words) -> list[str]:
@@ -188,12 +196,8 @@ def _too_long(config: SweepConfig, w: Words) -> list[str]:
             pool=w.count(pool),
         )
         for c in config.classes
-        if (longest := _longest(c.prompt_tokens) + _longest(c.output_tokens)) > pool
+        if (longest := longest_tokens(c.prompt_tokens) + longest_tokens(c.output_tokens)) > pool
     ]
-
-
-def _longest(length: Any) -> int:  # noqa: ANN401  (runner.config.Length)
-    return int(length.fixed or (length.uniform or (0, 0))[1] or length.max or length.p90)
 
 
 def _large_budgets(config: SweepConfig, w: Words) -> list[str]:

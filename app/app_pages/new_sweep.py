@@ -14,6 +14,7 @@ from storage.errors import GoodputError
 
 w = ui.words()
 ui.say(w.text("New sweep"), level=2)
+asked_url, asked_kind = st.query_params.get("url", ""), st.query_params.get("kind")  # of a server that was found
 form, beside = st.columns([3, 2], gap="large")
 try:
     saved = backends.saved_backends(ui.data_dir())
@@ -33,7 +34,7 @@ with form:
         w.text("Server"),
         list(kinds),
         format_func=lambda k: kinds[k],
-        default="simulated",
+        default="server" if asked_url else "simulated",
         required=True,
         key="kind",
         wrap=True,
@@ -56,9 +57,10 @@ with form:
         }
         ui.note(w.text("Good for learning how settings act. It is no measurement of that machine."))
     elif kind == "server":
-        url = st.text_input(w.text("Address"), placeholder="http://127.0.0.1:8080", key="url").strip()
+        url = st.text_input(w.text("Address"), asked_url, placeholder="http://127.0.0.1:8080", key="url").strip()
         others = [k for k in BACKEND_KINDS if k != "simulated"]
-        engine = st.selectbox(w.text("Kind"), others, format_func=lambda k: KINDS[k].title, key="engine")
+        place = others.index(asked_kind) if asked_kind in others else 0
+        engine = st.selectbox(w.text("Kind"), others, place, lambda k: KINDS[k].title, key="engine")
         model = st.text_input(w.text("Model (empty: the first it lists)"), key="served").strip()
         key_env = st.text_input(
             w.text("Name of the environment variable with the API key, if it needs one"), key="key_env"
@@ -67,8 +69,15 @@ with form:
         if st.button(w.text("Check the connection"), disabled=not url, key="check"):
             fine, sentence = backends.check_connection(server, w)
             (st.success if fine else st.error)(ui.plain(sentence))
+            for said in backends.what_it_says(server, w):
+                ui.note(said)
         backend = server
-        ui.note(w.text("Its settings stay as they are; the sweep varies the load. To vary settings, save a backend."))
+        ui.note(
+            w.text(
+                "Vary the load, and its settings stay as they are. Vary settings, and the sweep waits while you change "
+                "them by hand; a saved backend has them changed by a command."
+            )
+        )
     else:
         if not saved:
             st.info(

@@ -2,7 +2,7 @@
 
 import streamlit as st
 
-from app import jobs, ui
+from app import backends, cache, jobs, ui
 from app.data import SAMPLES, all_sweeps
 from runner.sweep_file import load_sweep
 from storage.errors import GoodputError
@@ -32,6 +32,8 @@ with new:
     if st.button(w.text("New sweep"), key="new", width="stretch"):
         st.switch_page(ui.NEW)
 
+here = st.container()  # filled at the end: looking for servers must not hold up the page
+
 ui.say(w.text("Sweeps"), level=2)
 sweeps = all_sweeps(ui.data_dir())
 if not sweeps:
@@ -50,3 +52,23 @@ for sweep in sweeps[:30]:
         live = sweep.status in ("queued", *LIVE)
         if button.button(w.text("Watch") if live else w.text("Open"), key=f"open-{sweep.sweep_id}", width="stretch"):
             ui.go_to(ui.LIVE if live or sweep.status == "interrupted" else ui.RESULTS, sweep.sweep_id)
+
+servers = cache.servers()
+with here:
+    title, again = st.columns([5, 1], vertical_alignment="center")
+    with title:
+        ui.say(w.text("Servers on this host"), level=2)
+    if again.button(w.text("Look again"), key="look", width="stretch"):
+        cache.servers.clear()
+        st.rerun()
+    if not servers:
+        ui.note(w.text("None answers on the usual ports. One elsewhere is measured by its address: New sweep."))
+    for number, row in enumerate(servers):
+        with st.container(border=True, key=f"server-{number}"):
+            words_of_it, button = st.columns([5, 1], vertical_alignment="center")
+            first, *more = backends.server_sentences(row, None, w)
+            with words_of_it:
+                ui.say(first)
+                ui.note(" · ".join([row["url"], *more]))
+            if button.button(w.text("Measure"), key=f"measure-{number}", width="stretch"):
+                st.switch_page(ui.NEW, query_params={"url": row["url"], "kind": backends.sweep_kind(row)})

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from app.backends import FILE, check_connection, check_sentence, saved_backends
+from app.backends import FILE, check_connection, check_sentence, saved_backends, server_sentences, what_it_says
 from app.words import ENGLISH
 from runner.config import parse_sweep
 from runner.errors import ConfigError
@@ -78,3 +78,21 @@ def test_a_failed_request_says_its_kind() -> None:
     """The kind in words, then what the server said."""
     answer = {"outcome": "error", "error_kind": "model_not_found", "error_detail": "no such model"}
     assert check_sentence(answer, ENGLISH) == "It does not answer as it should: model not found. no such model"
+
+
+def test_the_look_at_a_running_engine_names_kind_and_metrics(engine: str) -> None:
+    """What was detected, that another kind fits better, that the metrics are on; nothing at a closed port."""
+    said = what_it_says({"url": f"{engine}/v1", "kind": "openai"}, ENGLISH)
+    assert said[0].startswith("Built-in engine, with ")
+    assert said[1] == "Choose the kind vLLM, so that its own metrics are read."
+    assert said[2].startswith("It shows its metrics")
+    assert len(what_it_says({"url": engine, "kind": "vllm"}, ENGLISH)) == len(said) - 1
+    assert what_it_says({"url": f"http://127.0.0.1:{free_port()}", "kind": "vllm"}, ENGLISH) == []
+
+
+def test_a_server_without_models_and_metrics_says_how_to_mend_it() -> None:
+    """The hint and the notes follow the name; a kind that was not chosen is not judged."""
+    row = {"kind": "llama_cpp", "title": "llama.cpp", "version": None, "models": [], "metrics": False,
+           "metrics_hint": "start llama-server with --metrics", "notes": ["lists no model"]}  # fmt: skip
+    expected = ["llama.cpp.", "lists no model", "start llama-server with --metrics"]
+    assert server_sentences(row, None, ENGLISH) == server_sentences(row, "llama_cpp", ENGLISH) == expected

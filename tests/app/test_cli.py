@@ -13,6 +13,8 @@ from app.cli import main, parser
 from app.progress import progress_text
 from runner.config import parse_sweep
 from runner.engines.address import free_port
+from runner.engines.discover import Found
+from runner.engines.identify import Identity
 from runner.queue import enqueue
 from storage.data_folder import locked, open_data_folder
 from storage.queries import read_sweep
@@ -191,7 +193,7 @@ def test_every_command_of_the_interface_is_there() -> None:
         "report ID -o f.html",
         "probe http://h --api openai_chat --model m --prompt t --max-tokens 3 --api-key-env V --json",
         "engine --scheduler vllm_v1 --preset p --port 1 --max-num-seqs 2 --max-num-batched-tokens 3",
-        "bench-client --json", "runner", "--host h --port 1 --data d --no-browser",
+        "discover --json", "bench-client --json", "runner", "--host h --port 1 --data d --no-browser",
     ):  # fmt: skip
         assert callable(parser().parse_args(line.split()).do)
 
@@ -301,3 +303,56 @@ def test_a_name_in_any_script_is_listed_on_a_plain_terminal(tmp_path: Path) -> N
     listed = goodput("list", "--data", data, **plain)
     assert (listed.returncode, "f\\xfcr" in listed.stdout) == (0, True)
     assert strict(goodput("list", "--json", "--data", data, **plain).stdout)[0]["name"] == "für 漢字"
+
+
+@pytest.mark.parametrize(("flag", "out", "err"), [("--json", "[]\n", ""), (None, "", "no LLM server answers")])
+def test_discover_without_any_server_is_no_failure(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], flag: str | None, out: str, err: str
+) -> None:
+    """An empty list on stdout, or a sentence on stderr; exit 0."""
+    nothing: list[Found] = []
+    monkeypatch.setattr("runner.once.discover_once", lambda: nothing)
+    assert main(["discover", *([flag] if flag else [])]) == 0
+    printed = capsys.readouterr()
+    assert printed.out == out
+    assert err in printed.err
+
+
+def test_discover_prints_what_was_found(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """The JSON row of each server, or a table."""
+    identity = Identity("ollama", "Ollama", "0.32.1", ("a:1b",), None, "no metrics", False, ("one note",))
+    monkeypatch.setattr("runner.once.discover_once", lambda: [Found("http://127.0.0.1:11434", "ollama_chat", identity)])
+    assert main(["discover", "--json"]) == 0
+    (row,) = strict(capsys.readouterr().out)
+    assert (row["kind"], row["url"], row["models"]) == ("ollama", "http://127.0.0.1:11434", ["a:1b"])
+    assert main(["discover"]) == 0
+    assert "Ollama  0.32.1   http://127.0.0.1:11434  ollama_chat  a:1b" in capsys.readouterr().out
+
+
+def test_a_setting_that_the_server_refuses_is_exit_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """vLLM would not start: told before anything is measured, with file and values."""
+    raw = quick_raw(
+        backend={"kind": "vllm", "url": f"http://127.0.0.1:{free_port()}"},
+        control={"mode": "process", "command": [sys.executable, "{max_num_seqs}", "{max_num_batched_tokens}"]},
+        grid={"max_num_seqs": [64], "max_num_batched_tokens": [32], "request_rate": [1.0]},
+    )
+    sweep = write_toml(tmp_path / "bad.toml", raw)
+    assert main(["run", str(sweep), "--data", str(tmp_path / "data")]) == 2
+    said = capsys.readouterr().err
+    assert "bad.toml: grid: vLLM does not start with max_num_batched_tokens = 32 below max_num_seqs = 64" in said
+    assert list((tmp_path / "data").glob("sweeps/*")) == []
+
+
+def test_what_the_server_ignores_is_said_before_the_sweep(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Two priorities and a policy that does not heed them: one line on stderr, and the sweep goes on."""
+
+    def interrupted(*_: object) -> str:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("runner.work.run_one", interrupted)
+    chat = quick_raw()["classes"][0]
+    raw = quick_raw(classes=[chat, {**chat, "name": "background", "priority": 1}])
+    assert main(["run", str(write_toml(tmp_path / "quick.toml", raw)), "--data", str(tmp_path / "data")]) == 130
+    assert "ignored: Built-in engine accepts priorities and ignores them" in capsys.readouterr().err

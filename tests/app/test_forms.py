@@ -99,3 +99,21 @@ def test_presets_are_offered_in_three_steps() -> None:
     assert models[forms.usual(models)] == "llama-3.1-8b"
     assert "llama-3.1-70b" not in models
     assert "q4_k_m" in forms.preset_parts("rtx3090", "llama-3.1-8b")
+
+
+def test_settings_of_a_running_server_are_changed_by_hand() -> None:
+    """A grid with settings asks the person; a grid of the load alone leaves the server as it is."""
+    server = {"kind": "ollama", "url": "http://127.0.0.1:11434"}
+    load = [{"key": "request_rate", "values": "1"}]
+    settings = [*load, {"key": "max_num_seqs", "values": "1, 4"}]
+    assert config_of(grid=load, backend=server).control.mode == "none"
+    assert config_of(grid=settings, backend=server).control.mode == "manual"
+    assert config_of(grid=settings).control.mode == "none"
+
+
+def test_what_the_server_makes_of_settings_is_odd_too() -> None:
+    """The sentence of the knowledge base stands among the form's own."""
+    server = {"kind": "ollama", "url": "http://127.0.0.1:11434"}
+    grid = [{"key": "request_rate", "values": "1"}, {"key": "max_num_queued_reqs", "values": "8"}]
+    found = forms.oddities(config_of(grid=grid, backend=server, duration_s=300), ENGLISH)
+    assert any("OLLAMA_MAX_QUEUE" in sentence for sentence in found)

@@ -12,7 +12,7 @@ import psutil
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from app import data, jobs, ui
+from app import backends, cache, data, jobs, ui
 from storage.side_files import append_line, asked, list_sweeps, status_of, write_state
 from storage.tables import SweepTables
 from tests.app.views.made_up import made_up_tables
@@ -29,7 +29,10 @@ Open = Callable[..., AppTest]
 
 @pytest.fixture
 def data_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty data folder, without sample sweeps, that all pages of the test look at."""
+    """An empty data folder, without sample sweeps, that all pages of the test look at; no server on this host."""
+    no_servers: list[dict[str, object]] = []
+    monkeypatch.setattr(backends, "servers_here", lambda: no_servers)
+    cache.servers.clear()
     samples = tmp_path / "samples"
     samples.mkdir()
     shutil.copy(data.SAMPLES / "demo.toml", samples)
@@ -295,3 +298,63 @@ def test_results_of_a_sweep_without_any_request(opened: Open, data_dir: Path) ->
     at = opened(ui.RESULTS, "empty")
     assert "No setting could be chosen" in shown(at)
     assert "no room" in shown(at)
+
+
+OLLAMA = {
+    "kind": "ollama",
+    "title": "Ollama",
+    "url": "http://127.0.0.1:11434",
+    "version": "0.32.1",
+    "models": ["llama3.2:3b", "<b>x</b>"],
+    "api": "ollama_chat",
+    "metrics": None,
+    "metrics_hint": "Ollama has no metrics",
+    "needs_key": False,
+    "notes": ["Ollama does not tell how many wait."],
+}
+
+
+def test_servers_that_were_found_lead_to_a_filled_in_form(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The start page lists them as text; the button opens New sweep with address and kind."""
+    monkeypatch.setattr(backends, "servers_here", lambda: [OLLAMA])
+    at = opened()
+    assert "Ollama 0.32.1, with llama3.2:3b, <b>x</b>." in shown(at)
+    assert "<b>" not in said(at)
+    assert "Ollama has no metrics" in shown(at)
+    at.button(key="measure-0").click()
+    fine(at.run())
+    assert at.button_group(key="kind").value == "server"
+    assert at.text_input(key="url").value == "http://127.0.0.1:11434"
+    assert at.selectbox(key="engine").value == "ollama"
+
+
+def test_servers_are_looked_for_again_on_demand(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was found is remembered for a while; the button looks anew."""
+    at = opened()
+    assert "None answers on the usual ports" in shown(at)
+    monkeypatch.setattr(backends, "servers_here", lambda: [OLLAMA])
+    assert "None answers" in shown(fine(at.run()))
+    at.button(key="look").click()
+    assert "Ollama 0.32.1" in shown(fine(at.run()))
+
+
+def test_the_form_says_what_the_server_would_ignore(opened: Open) -> None:
+    """Priorities without the policy that heeds them, beside the form."""
+    at = opened(ui.NEW)
+    at.button_group(key="mix").set_value("mixed")
+    assert "ignores them unless its policy is priority" in shown(fine(at.run()))
+
+
+def test_the_check_says_what_was_found(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Below the answer's sentence: what the server is, and how its metrics are switched on."""
+    monkeypatch.setattr(backends, "check_connection", lambda server, w: (True, "It answers."))
+    monkeypatch.setattr(
+        backends, "what_it_says", lambda server, w: [f"{server['kind']} at {server['url']}", "No metrics."]
+    )
+    at = opened(ui.NEW)
+    at.button_group(key="kind").set_value("server")
+    fine(at.run())
+    at.text_input(key="url").set_value("http://127.0.0.1:1")
+    fine(at.run())
+    at.button(key="check").click()
+    assert "openai at http://127.0.0.1:1\nNo metrics." in shown(fine(at.run()))
