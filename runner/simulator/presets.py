@@ -5,6 +5,7 @@ Rows are Llama-2-7B Q4_0 (3.56 GiB) with pp512 and tg128 in tokens/s, unless a d
   d = kv_bytes/(BW*eta), where BW*eta = weight bytes * tg of the row
   e = 2*L*d_model/F = L*d_model*b/N_active        c = b/2: published fits have c/b = 0.38 (OPT-13B/A100) and 0.55
   pool = (memory*usable - weights - activations)/kv_bytes
+  experts: the part of the active weights that is experts' grows with the distinct ones a batch reads
 Everything but a and b of a measured row is an estimate; so is the whole of a row that was scaled.
 """
 
@@ -46,13 +47,19 @@ class Device:
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """Parameters (total, active per token), layers, width, and KV KiB per token at FP16."""
+    """Parameters (total, active per token), layers, width, and KV KiB per token at FP16.
+
+    Mixture of experts: `experts` in each layer, a token uses `experts_active` of them; `expert_parameters` in all.
+    """
 
     parameters: float
     layers: int
     width: int
     kv_kib: int
     active: float | None = None
+    experts: int = 0
+    experts_active: int = 0
+    expert_parameters: float = 0.0
 
     @property
     def active_parameters(self) -> float:
@@ -96,7 +103,9 @@ MODELS: dict[str, Model] = {
     "qwen2.5-32b": Model(32.8e9, 64, 5120, 256),
     "qwen3-8b": Model(8.19e9, 36, 4096, 144),
     "qwen3-14b": Model(14.8e9, 40, 5120, 160),
-    "qwen3-30b-a3b": Model(30.5e9, 48, 2048, 96, active=3.3e9),
+    "qwen3-32b": Model(32.8e9, 64, 5120, 256),
+    # 48 layers of 128 experts, each three matrices of 2048 x 768
+    "qwen3-30b-a3b": Model(30.5e9, 48, 2048, 96, 3.3e9, 128, 8, 48 * 128 * 3 * 2048 * 768),
 }
 
 BYTES_PER_PARAMETER: dict[str, float] = {"q4_0": 3.56 * GIB / 6.74e9, "q4_k_m": 0.61, "q8_0": 1.06, "f16": 2.0}
@@ -144,7 +153,12 @@ def _cost(device: Device, model: Model, quant: str) -> CostModel:
     b = 1000 / device.pp * (model.active_parameters / row.active_parameters)
     d = 1000 * model.kv_kib * 1024 / (row_bytes * device.tg)
     e = model.layers * model.width * b / model.active_parameters
-    return CostModel(a=a, b=b, c=b / 2, d=d, e=e)
+    if not model.experts:
+        return CostModel(a=a, b=b, c=b / 2, d=d, e=e)
+    read = model.expert_parameters * model.experts_active / model.experts / model.active_parameters
+    return CostModel(
+        a=a, b=b, c=b / 2, d=d, e=e, experts=model.experts, experts_active=model.experts_active, expert_share=read
+    )
 
 
 def _pool_tokens(device: Device, model: Model, quant: str) -> int:

@@ -9,12 +9,15 @@ from runner.simulator.cost_model import CostModel
 from runner.simulator.presets import EngineProfile
 
 COEFFICIENTS = ("a", "b", "c", "d", "e", "a_prefill", "host")
+EXPERTS = ("experts", "experts_active", "expert_share")
 
 
 def load_profile(path: Path) -> EngineProfile:
     """Reads a TOML file with `kv_tokens` and a [cost] table (ms: a, b and optionally c, d, e, a_prefill, host).
 
-    Other keys are left to those who wrote them. Raises ConfigError naming file, key and mend.
+    Further, optionally: `kv_bytes_per_token` (what a swap or a move carries), `cost.knots` = [[tokens, ms], …], and
+    `cost.experts`, `cost.experts_active`, `cost.expert_share`. `estimate = true` marks what nobody measured. Other keys
+    are left to those who wrote them. Raises ConfigError naming file, key and mend.
     """
     try:
         raw = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -27,22 +30,62 @@ def load_profile(path: Path) -> EngineProfile:
         raise ConfigError(f"{path}: the table [cost] is missing; add it with at least a and b in ms")
     if not isinstance(kv_tokens, int) or isinstance(kv_tokens, bool) or kv_tokens < 16:
         raise ConfigError(f"{path}: kv_tokens must be a whole number of at least 16, not {kv_tokens!r}")
-    return EngineProfile(cost_from(cost, f"{path}: cost"), kv_tokens, False, f"profile {path.name}")
+    kv_bytes = raw.get("kv_bytes_per_token", 131_072)
+    if not isinstance(kv_bytes, int) or isinstance(kv_bytes, bool) or kv_bytes < 1:
+        raise ConfigError(f"{path}: kv_bytes_per_token must be a whole number of at least 1, not {kv_bytes!r}")
+    estimate = raw.get("estimate") is True
+    source = f"{'estimate, ' if estimate else ''}profile {path.name}"
+    return EngineProfile(cost_from(cost, f"{path}: cost"), kv_tokens, estimate, source, kv_bytes)
 
 
 def cost_from(values: Mapping[str, object], where: str) -> CostModel:
     """Coefficients by name -> CostModel. Raises ConfigError that starts with `where` and names the key."""
     numbers: dict[str, float] = {}
     for key, value in values.items():
+        if key in ("knots", *EXPERTS):
+            continue
         if key not in COEFFICIENTS:
             raise ConfigError(f"{where}.{key} is not a coefficient; use {', '.join(COEFFICIENTS)}")
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < float("inf"):
+        if not _is_number(value):
             raise ConfigError(f"{where}.{key} must be a number of milliseconds of at least 0, not {value!r}")
-        numbers[key] = float(value)
+        numbers[key] = float(value)  # type: ignore[arg-type]
     for key in ("a", "b"):
         if key not in numbers:
             raise ConfigError(f"{where}.{key} is missing; give at least a and b in ms")
-    return CostModel(**numbers)
+    return CostModel(**numbers, knots=_knots(values.get("knots", []), where), **_experts(values, where))  # type: ignore[arg-type]
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < float("inf")
+
+
+def _knots(value: object, where: str) -> tuple[tuple[int, float], ...]:
+    says = f"{where}.knots must be pairs [tokens, ms], tokens rising from at least 1 and ms never falling"
+    if not isinstance(value, list):
+        raise ConfigError(f"{says}, not {value!r}")
+    knots: list[tuple[int, float]] = []
+    for pair in value:
+        if not (isinstance(pair, list) and len(pair) == 2 and all(map(_is_number, pair))):
+            raise ConfigError(f"{says}, not {pair!r}")
+        tokens, ms = pair
+        before = knots[-1] if knots else (0, 0.0)
+        if tokens != int(tokens) or tokens <= before[0] or ms < before[1]:
+            raise ConfigError(f"{says}; {pair!r} is not")
+        knots.append((int(tokens), float(ms)))
+    return tuple(knots)
+
+
+def _experts(values: Mapping[str, object], where: str) -> dict[str, float]:
+    given = {key: values[key] for key in EXPERTS if key in values}
+    if not given:
+        return {}
+    experts, active, share = (given.get(key) for key in EXPERTS)
+    whole = isinstance(experts, int) and isinstance(active, int) and 1 <= active <= experts
+    if not whole or not isinstance(share, (int, float)) or not 0 <= share <= 1:
+        raise ConfigError(
+            f"{where} needs experts and experts_active as whole numbers (active at most experts) and expert_share 0 … 1"
+        )
+    return {"experts": experts, "experts_active": active, "expert_share": float(share)}  # type: ignore[dict-item]
 
 
 def parse_cost(text: str) -> CostModel:

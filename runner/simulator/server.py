@@ -14,7 +14,7 @@ from runner.simulator.ask import ApiError, error_body, parse_ask
 from runner.simulator.engine_metrics import metrics_text
 from runner.simulator.http_connection import Connection
 from runner.simulator.realtime import LiveAnswer, RealtimeEngine
-from runner.simulator.settings import ServerSettings, context_tokens
+from runner.simulator.settings import ServerSettings, budget_note, context_tokens
 from runner.simulator.state import Sequence
 
 BUSY = "The engine is currently busy and cannot accept new requests. Please try again later or on a different instance."
@@ -135,8 +135,10 @@ def _end(ended: asyncio.Future[int], code: int) -> None:
 def _ready_line(settings: ServerSettings, port: int, max_model_len: int) -> str:
     knobs, profile = settings.knobs, settings.profile
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
+    note = budget_note(settings)
     return (
         f"goodput engine ready on http://{host}:{port} (model {settings.model}, {settings.scheduler}, "
         f"max_num_seqs {knobs.max_num_seqs}, max_num_batched_tokens {knobs.max_num_batched_tokens}, "
-        f"KV {profile.kv_tokens} tokens, context {max_model_len}; {profile.source})"
+        f"KV {profile.kv_tokens} tokens, context {max_model_len}; {profile.source}"
+        f"{'; ' if note else ''}{note})"
     )

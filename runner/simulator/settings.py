@@ -3,11 +3,14 @@
 from dataclasses import dataclass, field
 
 from runner.errors import ConfigError
+from runner.simulator.cost_model import largest_safe_token_budget
 from runner.simulator.presets import EngineProfile
 from runner.simulator.schedulers.by_name import RESERVING, longest_request, scheduler_named
 from runner.simulator.state import BLOCK_TOKENS, Knobs
 
 LEAST_CONTEXT_TOKENS = 16
+# a target and a batch as the new-sweep form has them
+USUAL_GAP_MS, USUAL_ANSWERS, USUAL_CONTEXT_TOKENS = 150, 16, 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,3 +56,19 @@ def context_tokens(settings: ServerSettings) -> int:
             "lower it, raise --kv-tokens or give --kv-unified"
         )
     return most if wanted is None or settings.scheduler in RESERVING else wanted
+
+
+def budget_note(settings: ServerSettings) -> str:
+    """What an iteration may take beside decodes, by the cost model; empty when prefill tokens cost nothing."""
+    seats = min(settings.knobs.max_num_seqs, USUAL_ANSWERS)
+    kv_tokens = min(seats * USUAL_CONTEXT_TOKENS, settings.profile.kv_tokens)
+    cost = settings.profile.cost
+    try:
+        alone = largest_safe_token_budget(cost, USUAL_GAP_MS, 0, 0)
+        beside = largest_safe_token_budget(cost, USUAL_GAP_MS, seats, kv_tokens)
+    except ValueError:
+        return ""
+    return (
+        f"largest safe token budget for gaps of {USUAL_GAP_MS} ms: {alone}, "
+        f"and {beside} beside {seats} answers of {USUAL_CONTEXT_TOKENS} tokens"
+    )

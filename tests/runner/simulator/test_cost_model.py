@@ -4,7 +4,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runner.simulator.cost_model import BatchShape, CostModel, iteration_ms, largest_safe_token_budget
+from runner.simulator.cost_model import (
+    BatchShape,
+    CostModel,
+    distinct_experts,
+    iteration_ms,
+    largest_safe_token_budget,
+)
+from runner.simulator.presets import resolve_preset
 
 
 def test_every_term_counts_once():
@@ -60,3 +67,52 @@ def test_the_budget_keeps_the_gap_and_the_next_token_breaks_it(
     if budget:
         assert iteration_ms(cost, BatchShape(budget, 0, decodes, context)) <= 150 + 1e-6
     assert iteration_ms(cost, BatchShape(budget + 1, 0, decodes, context)) >= 150 - 1e-6
+
+
+KNOTS = ((1, 10.0), (2, 10.0), (8, 16.0), (16, 32.0))
+
+
+@pytest.mark.parametrize(
+    ("prefill", "decodes", "ms"), [(0, 1, 10), (0, 2, 10), (0, 5, 13), (4, 4, 16), (12, 0, 24), (20, 4, 48), (0, 0, 10)]
+)
+def test_knots_stand_in_for_the_linear_part(prefill: int, decodes: int, ms: float):
+    """Halfway between (2, 10) and (8, 16) lies (5, 13); behind the last knot its piece goes on, 2 ms a token."""
+    cost = CostModel(a=999, b=999, c=999, d=0.5, host=1, knots=KNOTS)
+    assert iteration_ms(cost, BatchShape(prefill, 0, decodes, 6)) == pytest.approx(ms + 0.5 * 6 + 1)
+
+
+def test_budget_by_knots():
+    """40 ms less 0.001*1000 for the context: f(P+4) = 39 is reached at 19.5 tokens, so 15 beside 4 decodes."""
+    assert largest_safe_token_budget(CostModel(0, 0, d=0.001, knots=KNOTS), 40, 4, 1000) == 15
+    with pytest.raises(ValueError, match="every budget is safe"):
+        largest_safe_token_budget(CostModel(0, 0, knots=((1, 5.0), (2, 5.0))), 40, 0, 0)
+
+
+def test_distinct_experts():
+    """One token reads its own 2 of 4; two tokens 4*(1 - 1/4) = 3; very many read all."""
+    assert distinct_experts(4, 2, 1) == pytest.approx(2)
+    assert distinct_experts(4, 2, 2) == pytest.approx(3)
+    assert distinct_experts(4, 2, 1000) == pytest.approx(4)
+
+
+def test_experts_make_a_batch_dearer_than_one_token():
+    """Half of a = 8 is experts: one decode 8, two 4 + 4*3/2 = 10, very many 4 + 4*4/2 = 12."""
+    cost = CostModel(a=8, b=0, experts=4, experts_active=2, expert_share=0.5)
+    assert [iteration_ms(cost, BatchShape(decode_seqs=n)) for n in (1, 2, 1000)] == pytest.approx([8, 10, 12])
+
+
+@pytest.mark.parametrize(("device", "budget"), [("rtx3090", 785), ("p40", 106), ("m2-pro", 33)])
+def test_budget_of_an_8b_by_its_preset(device: str, budget: int):
+    """Rows scaled to 8.03e9 parameters at 0.61 bytes: (150 - a)/b by hand, e.g. (150 - 7.494)/0.18142 = 785."""
+    assert largest_safe_token_budget(resolve_preset(f"{device}/llama-3.1-8b/q4_k_m").cost, 150, 0, 0) == budget
+
+
+@given(st.lists(st.tuples(st.integers(1, 64), st.floats(0, 20)), min_size=1, max_size=6), st.integers(1, 200))
+def test_a_larger_batch_is_never_cheaper(pieces: list[tuple[int, float]], tokens: int):
+    """Knots that never fall make a cost that never falls."""
+    at, ms, knots = 0, 1.0, []
+    for more_tokens, more_ms in pieces:
+        at, ms = at + more_tokens, ms + more_ms
+        knots.append((at, ms))
+    cost = CostModel(0, 0, knots=tuple(knots))
+    assert iteration_ms(cost, BatchShape(tokens + 1)) >= iteration_ms(cost, BatchShape(tokens)) >= knots[0][1] - 1e-9

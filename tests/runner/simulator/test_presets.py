@@ -3,7 +3,7 @@
 import pytest
 
 from runner.errors import ConfigError
-from runner.simulator.presets import DEFAULT_PRESET, DEVICES, list_presets, resolve_preset
+from runner.simulator.presets import DEFAULT_PRESET, DEVICES, MODELS, list_presets, resolve_preset
 
 
 def test_measured_row_is_taken_as_it_is():
@@ -40,6 +40,26 @@ def test_mixture_of_experts_pays_for_active_weights_only():
     profile = resolve_preset("rtx3090/qwen3-30b-a3b/q4_k_m")
     assert profile.cost.b == pytest.approx(1000 / 6567 * 3.3 / 6.74)
     assert profile.kv_tokens < resolve_preset("rtx3090/llama-3.2-3b/q4_k_m").kv_tokens
+
+
+def test_the_part_of_experts_grows_with_the_batch():
+    """48*128*3*2048*768 = 28.99e9 parameters are experts', 1.81e9 of the 3.3e9 that a token reads."""
+    cost = resolve_preset("rtx3090/qwen3-30b-a3b/q4_k_m").cost
+    assert (cost.experts, cost.experts_active) == (128, 8)
+    assert cost.expert_share == pytest.approx(1.812 / 3.3, abs=1e-3)
+
+
+def test_a_profile_knows_the_bytes_of_its_kv():
+    """What a swap or a move carries: 128 KiB a token for the 8B, 96 for the mixture of experts."""
+    assert resolve_preset("rtx3090/llama-3.1-8b/q4_k_m").kv_bytes_per_token == 128 * 1024
+    assert resolve_preset("rtx3090/qwen3-30b-a3b/q4_k_m").kv_bytes_per_token == 96 * 1024
+
+
+def test_every_published_row_is_there():
+    """The devices and model sizes of the design's table."""
+    assert {"rtx3060", "rtx3090", "rtx4060ti", "rtx4090", "rtx5090", "p40", "rx7900xtx", "arc-a770", "strix-halo", "m2",
+            "m2-pro", "m2-max", "m4", "m4-pro", "m4-max", "n100", "i5-1135g7", "jetson-orin-nano"} <= set(DEVICES)  # fmt: skip
+    assert {"llama-3.2-1b", "llama-3.1-70b", "qwen2.5-7b", "qwen3-14b", "qwen3-32b", "qwen3-30b-a3b"} <= set(MODELS)
 
 
 def test_a_row_measured_on_another_model_scales_from_that():

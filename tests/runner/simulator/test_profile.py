@@ -19,9 +19,30 @@ def test_profile_file_is_read(tmp_path: Path):
     assert "mine.toml" in profile.source
 
 
+def test_knots_experts_and_kv_bytes_are_read(tmp_path: Path):
+    """The optional parts: points of f, a mixture of experts, what a token's KV weighs, and whether it was guessed."""
+    file = tmp_path / "moe.toml"
+    file.write_text(
+        "kv_tokens = 4096\nkv_bytes_per_token = 98304\nestimate = true\n[cost]\na = 8\nb = 0\n"
+        "knots = [[1, 8.0], [16, 12]]\nexperts = 128\nexperts_active = 8\nexpert_share = 0.5\n"
+    )
+    profile = load_profile(file)
+    assert profile.cost == CostModel(
+        a=8, b=0, knots=((1, 8.0), (16, 12.0)), experts=128, experts_active=8, expert_share=0.5
+    )
+    assert profile.kv_bytes_per_token == 98304
+    assert profile.estimate
+    assert profile.source.startswith("estimate")
+
+
 @pytest.mark.parametrize(
     ("text", "says"),
     [
+        ("kv_tokens = 64\nkv_bytes_per_token = 0\n[cost]\na = 1\nb = 1", "kv_bytes_per_token must be a whole number"),
+        ("kv_tokens = 64\n[cost]\na = 1\nb = 1\nknots = [[4, 9], [2, 10]]", "cost.knots must be pairs"),
+        ("kv_tokens = 64\n[cost]\na = 1\nb = 1\nknots = [[2, 9], [4, 8]]", "cost.knots must be pairs"),
+        ("kv_tokens = 64\n[cost]\na = 1\nb = 1\nknots = 3", "cost.knots must be pairs"),
+        ("kv_tokens = 64\n[cost]\na = 1\nb = 1\nexperts = 4", "cost needs experts and experts_active"),
         ("kv_tokens = 4096", "table \\[cost\\] is missing"),
         ("[cost]\na = 1\nb = 1", "kv_tokens must be a whole number"),
         ("kv_tokens = 4096\n[cost]\na = 1", "cost.b is missing"),
