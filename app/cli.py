@@ -58,6 +58,14 @@ def parser() -> argparse.ArgumentParser:
     _data(p, json=True)
     p.set_defaults(do=commands.run)
 
+    p = add("simulate", help="the same sweep in virtual time: no server, no waiting")
+    p.add_argument("sweep", type=Path, metavar="SWEEP.toml")
+    p.add_argument("--profile", type=Path, metavar="FILE", help="cost model that stands for the server")
+    p.add_argument("--report", type=Path, metavar="FILE.html", help="write the shared page")
+    p.add_argument("--yes", action="store_true", help="do not ask before a very large sweep")
+    _data(p, json=True)
+    p.set_defaults(do=commands.simulate)
+
     p = add("resume", help="go on with an interrupted or stopped sweep")
     p.add_argument("id", metavar="ID")
     p.add_argument("--report", type=Path, metavar="FILE.html", help="write the shared page")

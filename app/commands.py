@@ -60,6 +60,35 @@ def run(args: argparse.Namespace) -> int:
         raise
 
 
+def simulate(args: argparse.Namespace) -> int:
+    """One sweep file in virtual time; what it leaves is a sweep like any other, marked as simulated."""
+    from dataclasses import asdict
+
+    from runner.queue import enqueue, hold_lock
+    from runner.simulated_sweep import check_virtual
+    from runner.simulator.profile import load_profile
+    from runner.simulator.virtual_server import for_virtual_time
+    from runner.sweep_file import load_sweep
+
+    config = for_virtual_time(load_sweep(args.sweep))
+    profile = load_profile(args.profile) if args.profile else None
+    _check_report(args.report)
+    _ask_if_large(config, args.yes)
+    try:
+        check_virtual(config, profile)
+    except ConfigError as e:
+        raise ConfigError(f"{args.sweep}: {e}") from None
+    data_dir = open_data_folder(args.data)
+    with hold_lock(data_dir):
+        pass
+    given = asdict(profile) if profile else None
+    try:
+        sweep_id = enqueue(data_dir, config, args.sweep.name, args.sweep.parent, simulated=True, profile=given)
+    except ConfigError as e:
+        raise ConfigError(f"{args.sweep}: {e}") from None
+    return _measure(args, data_dir, sweep_id)
+
+
 def resume(args: argparse.Namespace) -> int:
     """What is left of a sweep; a finished one is only shown."""
     from runner.queue import find_sweep

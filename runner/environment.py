@@ -39,7 +39,7 @@ def describe_machine(look_s: float = 0.2, gpu_timeout_s: float = GPU_TIMEOUT_S) 
         "architecture": platform.machine(),
         "container": in_container(),
         "python": platform.python_version(),
-        "libraries": {name: _version(name) for name in LIBRARIES},
+        "libraries": library_versions(),
         "tool_version": _version("goodput-lab"),
         "clock": "kernel" if kernel_stamps_available() else "user",
         "clock_source": _read("/sys/devices/system/clocksource/clocksource0/current_clocksource").strip() or None,
@@ -150,6 +150,11 @@ def _read(path: str) -> str:
         return Path(path).read_text(errors="replace")
     except OSError:
         return ""
+
+
+def library_versions(names: Sequence[str] = LIBRARIES) -> dict[str, str | None]:
+    """Versions by library; null where one is not installed."""
+    return {name: _version(name) for name in names}
 
 
 def _version(name: str) -> str | None:

@@ -9,9 +9,10 @@ import sys
 import time
 import typing
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from runner.config import SweepConfig, parse_sweep
 from runner.engines.orphan import end_orphan
@@ -43,11 +44,20 @@ def new_sweep_id(name: str, created_unix_ns: int) -> str:
     return f"{stamp}-{slug}-{''.join(random.SystemRandom().choices(_SUFFIX, k=4))}"
 
 
-def enqueue(data_dir: Path, config: SweepConfig, source: str, base: Path = Path()) -> str:
+def enqueue(
+    data_dir: Path,
+    config: SweepConfig,
+    source: str,
+    base: Path = Path(),
+    *,
+    simulated: bool = False,
+    profile: Mapping[str, Any] | None = None,
+) -> str:
     """Makes the sweep's folder and puts it in the queue; returns its id. Raises StorageError, and leaves nothing then.
 
     source: where the config came from, for people: a file's name, "dashboard", the id of an earlier sweep.
     base: where the paths of recorded traces begin. Raises ConfigError when one cannot be read.
+    simulated: in virtual time, with the speed of `profile` (an EngineProfile as plain data) or of the config.
     """
     traces = read_trace_texts(config, base)
     created = time.time_ns()
@@ -67,6 +77,7 @@ def enqueue(data_dir: Path, config: SweepConfig, source: str, base: Path = Path(
                 "source": source,
                 "config": config.model_dump(mode="json"),
                 "traces": traces,
+                **({"simulated": True, "profile": profile} if simulated else {}),
             },
         )
         write_state(folder, {"status": "queued", "cells_total": count_cells(config), "cells_done": 0})

@@ -23,6 +23,7 @@ from runner.plan import PlannedCell, plan_cells
 from runner.preflight import check_before
 from runner.protocols.scrub import scrub
 from runner.queue import read_config, sweep_folder
+from runner.simulated_sweep import VirtualSweep, virtual_sweep
 from runner.trace_texts import trace_rows
 from runner.version import tool_version
 from runner.writer import Writer, store_opener
@@ -31,7 +32,7 @@ from storage.json_files import read_json
 from storage.queries import read_sweep
 from storage.records import CellRecord, SweepMeta
 from storage.side_files import SWEEP, Wish, append_line, asked, read_lines, withdraw
-from storage.sweep_store import DATABASE, SCHEMA_VERSION, SweepStore
+from storage.sweep_store import DATABASE, FINISHED, SCHEMA_VERSION, SweepStore
 
 
 def _silent(line: Mapping[str, Any]) -> None:
@@ -62,12 +63,16 @@ async def run_sweep(
     for wish in get_args(Wish):
         withdraw(folder, wish)
     live.write_state()
+    asked_for = read_json(folder / SWEEP) or {}
     try:
-        await _measure(folder, sweep_id, config, plans, live, stop, now)
+        if asked_for.get("simulated") is True:
+            await _simulate(folder, sweep_id, config, plans, live, stop, asked_for)
+        else:
+            await _measure(folder, sweep_id, config, plans, live, stop, now)
         live.status = "stopped" if live.cells_done < len(plans) else "done"
         if live.status == "stopped" and live.stopped_by is None:
             live.stopped_by = "user"
-        live.verdict = await asyncio.to_thread(_verdict, folder)
+        live.verdict = await asyncio.to_thread(_conclude, folder)
     except GoodputError as e:
         live.status, live.message = "failed", str(e)
         raise
@@ -82,9 +87,17 @@ async def run_sweep(
 
 
 def sweep_meta(
-    sweep_id: str, config: SweepConfig, environment: Mapping[str, object], created_unix_ns: int
+    sweep_id: str,
+    config: SweepConfig,
+    environment: Mapping[str, object],
+    created_unix_ns: int,
+    *,
+    simulated: bool = False,
 ) -> SweepMeta:
-    """What is stored about a sweep. The key is known by its variable's name, user info in URLs is removed."""
+    """What is stored about a sweep. The key is known by its variable's name, user info in URLs is removed.
+
+    `simulated`: in virtual time; the built-in engine behind real HTTP is measured like any server.
+    """
     backend = config.backend.model_dump(mode="json", exclude_none=True)
     for key in ("url", "metrics_url"):
         if key in backend:
@@ -95,7 +108,7 @@ def sweep_meta(
         schema_version=SCHEMA_VERSION,
         tool_version=tool_version(),
         created_unix_ns=created_unix_ns,
-        simulated=False,  # virtual time only; the built-in engine behind real HTTP is measured like any server
+        simulated=simulated,
         config=config.model_dump_json(),
         backend=json.dumps(backend),
         environment=json.dumps(environment),
@@ -144,6 +157,47 @@ async def _measure(
             await writer.close()
 
 
+async def _simulate(
+    folder: Path,
+    sweep_id: str,
+    config: SweepConfig,
+    plans: Sequence[PlannedCell],
+    live: LiveFeed,
+    stop: asyncio.Event,
+    asked_for: Mapping[str, Any],
+) -> None:
+    """The cells in virtual time: no server, no waiting; kept, stopped and resumed as measured ones are."""
+    virtual = virtual_sweep(config, asked_for)
+    created = asked_for.get("created_unix_ns", time.time_ns())
+    meta = sweep_meta(sweep_id, config, virtual.environment(), created, simulated=True)
+    writer = Writer(store_opener(folder, lambda: SweepStore.create(folder, meta)))
+    await writer.open()
+    try:
+        finished = await writer.finished_cells()
+        live.cells_done, live.status = len(finished), "running"
+        left = [p for p in plans if p.cell not in finished]
+        await _with_helpers(
+            _virtual_cells(virtual, left, writer, live, stop), live.tick_every_second(), _watch_stop(folder, stop)
+        )
+    finally:
+        await writer.close()
+
+
+async def _virtual_cells(
+    virtual: VirtualSweep, left: Sequence[PlannedCell], writer: Writer, live: LiveFeed, stop: asyncio.Event
+) -> None:
+    for plan in left:
+        live.begin_cell(plan.cell, "measure")
+        rows = await asyncio.to_thread(virtual.run, plan, lambda: not stop.is_set())
+        if rows is None:
+            return
+        await writer.begin_cell()
+        writer.rows.requests += rows.requests
+        writer.rows.engine += rows.engine
+        await writer.put_cell(rows.record)
+        live.cells_done += 1
+
+
 async def _with_helpers(work: Coroutine[Any, Any, None], *helpers: Coroutine[Any, Any, None]) -> None:
     """Runs `work` beside endless helpers. A helper that fails (a lost disk) ends the work with its error."""
     tasks = [asyncio.create_task(c) for c in (work, *helpers)]
@@ -176,5 +230,11 @@ def _mend_cell_lines(folder: Path, finished: Mapping[int, CellRecord]) -> None:
                 append_line(folder, "cells.jsonl", row)
 
 
-def _verdict(folder: Path) -> str:
-    return str(build_result(read_sweep(folder))["choice"]["reason"])
+def _conclude(folder: Path) -> str:
+    """The sentence of the choice; lines that cells.jsonl lacks (all of a simulated sweep) are added."""
+    result = build_result(read_sweep(folder))
+    told = {row.get("cell") for row in read_lines(folder, "cells.jsonl")}
+    for row in result["cells"]:
+        if row["cell"] not in told and row["status"] in FINISHED:
+            append_line(folder, "cells.jsonl", row)
+    return str(result["choice"]["reason"])

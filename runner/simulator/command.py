@@ -93,9 +93,9 @@ def run(args: argparse.Namespace) -> int:
         return 2
 
 
-def server_settings(args: argparse.Namespace) -> ServerSettings:
-    """What the flags ask for, checked as a whole. Raises ConfigError."""
-    profile = engine_profile(args)
+def server_settings(args: argparse.Namespace, given: EngineProfile | None = None) -> ServerSettings:
+    """What the flags ask for, checked as a whole; `given` goes before the profile they name. Raises ConfigError."""
+    profile = engine_profile(args, given)
     knobs = Knobs(
         max_num_seqs=args.max_num_seqs,
         max_num_batched_tokens=args.max_num_batched_tokens,
@@ -128,9 +128,11 @@ def server_settings(args: argparse.Namespace) -> ServerSettings:
     return settings
 
 
-def engine_profile(args: argparse.Namespace) -> EngineProfile:
-    """The cost model and the KV pool that the flags name. Raises ConfigError."""
-    if args.cost:
+def engine_profile(args: argparse.Namespace, given: EngineProfile | None = None) -> EngineProfile:
+    """The cost model (`given`, or the one that the flags name) and the KV pool. Raises ConfigError."""
+    if given is not None:
+        profile = given
+    elif args.cost:
         profile = EngineProfile(parse_cost(args.cost), DEFAULT_KV_TOKENS, False, "cost given by hand")
     elif args.profile:
         profile = load_profile(args.profile)
