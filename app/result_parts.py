@@ -185,6 +185,8 @@ def one_cell(prepared: Prepared, result: c.Result, number: int, w: Words) -> Non
     if cell.get("status") != "ok":
         return
     ui.say(f"{goodput_line(cell, w)}. {share_line(cell, w)}. {limit_sentence(cell, w)}")
+    for aside in c.asides(cell, w):
+        ui.note(aside)
     requests, engine = cell_rows(prepared, number)
     dark = ui.dark()
     ui.chart(timeline_figure(requests, engine, w, dark=dark), "timeline", w.text("requests of the cell over time"))

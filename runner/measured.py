@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, replace
 
 import httpx
 
+from runner.cold_start import cold_start_note, first_token_ms
 from runner.config import Scalar, SweepConfig
 from runner.engines.running import Running
 from runner.engines.scrape import Scraper, Source, wait_idle
@@ -65,7 +66,9 @@ class Measured:
                 limit_s=config.run.request_timeout_s,
                 reuse=config.run.connections != "new",
             )
-            scale = await calibrate(client, target, detected.model)
+            scale, warm_ttft_ms = await calibrate(client, target, detected.model)
+            note = cold_start_note(detected.load_ms, detected.ttft_ms, warm_ttft_ms)
+            detected = replace(detected, notes=(*detected.notes, note)) if note else detected
         except BaseException:
             await client.aclose()
             raise
@@ -109,14 +112,16 @@ class Measured:
         await self.client.aclose()
 
 
-async def calibrate(client: httpx.AsyncClient, target: Target, model: str | None) -> PromptScale:
-    """Two requests of two tokens tell how many tokens the server counts per word and for its template.
+async def calibrate(client: httpx.AsyncClient, target: Target, model: str | None) -> tuple[PromptScale, float | None]:
+    """Two requests of two tokens tell how many tokens the server counts per word and for its template, and how soon a
+    first token comes (ms from sending, the sooner of both) once the model is there.
 
     They warm the server up as well. A server that does not count prompt tokens gets one word per token; one whose
     context is too small for the longer prompt is judged by the shorter alone.
     Raises SettingFailed when it refuses an ordinary request.
     """
     counts: list[int] = []
+    firsts: list[float | None] = []
     for i, words in enumerate(CALIBRATION_WORDS):
         spec = RequestSpec(i, "calibration", 0, None, words, 1, time.time_ns(), i)
         ask = Ask(make_prompt(spec, PromptScale()), model, 2)
@@ -128,7 +133,8 @@ async def calibrate(client: httpx.AsyncClient, target: Target, model: str | None
             detail = f"the server refused a test request: {record.error_detail}"
             raise SettingFailed(record.error_kind or "http_error", detail)
         counts.append(record.prompt_tokens or 0)
-    return prompt_scale(counts)
+        firsts.append(first_token_ms(record))
+    return prompt_scale(counts), min((ms for ms in firsts if ms is not None), default=None)
 
 
 def prompt_scale(counts: Sequence[int]) -> PromptScale:

@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 import httpx
 
 from runner.analysis.request_object import request_object
+from runner.cold_start import first_token_ms
 from runner.engines.catalogue import KINDS
 from runner.engines.identify import MODELS, NOTHING, Answer, Answers, kind_of, model_names
 from runner.errors import SettingFailed
@@ -39,6 +40,8 @@ class Detected:
     kind: str
     metrics: bool  # shows the metrics that its kind is known for
     notes: tuple[str, ...]  # sentences for the user
+    load_ms: float | None = None  # of the test request: the cold model load that the server told
+    ttft_ms: float | None = None  # of the test request, from sending
 
 
 async def probe(
@@ -101,7 +104,8 @@ async def detect(
         notes.append("arrival times come from the program's own clock, not from the kernel's stamps")
     if record.output_tokens_source == "estimated":
         notes.append("the server tells no token counts; they are estimated from the chunks")
-    return Detected(spoken, params, chosen, look.models, look.kind, look.metrics, tuple(notes))
+    ttft_ms = first_token_ms(record)
+    return Detected(spoken, params, chosen, look.models, look.kind, look.metrics, tuple(notes), record.load_ms, ttft_ms)
 
 
 def _key_hint(error_kind: str, api_key_env: str | None) -> str:

@@ -47,6 +47,25 @@ def shown_number(number: int) -> int:
     return number + 1
 
 
+def asides(cell: Cell, words: Words = ENGLISH) -> list[str]:
+    """What else is known of a cell, as sentences: model loads, and what was noted of the server when it began."""
+    loads, longest = cell.get("cold_loads") or 0, cell.get("cold_load_max_ms")
+    told = []
+    if loads:
+        told.append(
+            words.plural(
+                "{n} answer waited {time} for the model to be loaded: its promise counts, its times are left out.",
+                "{n} answers waited up to {time} for the model to be loaded: their promises count, their times are "
+                "left out.",
+                loads,
+                time=words.ms(longest),
+            )
+        )
+    elif longest is not None:
+        told.append(words.text("The model was loaded during the warm-up, in {time}.", time=words.ms(longest)))
+    return told + [str(note) for note in cell.get("notes") or []]
+
+
 def measured(result: Result) -> list[Cell]:
     """Cells that ran to their end and have a goodput."""
     return [c for c in cells_of(result) if c.get("status") == "ok" and c.get("goodput_per_s") is not None]

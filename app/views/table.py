@@ -69,7 +69,9 @@ def columns(result: c.Result, words: Words = ENGLISH) -> list[Column]:
         Column("prefix_cache_hit_share_intended", words.text("shared on purpose"), "share"),
     ]
     known = any(x.get(col.key) for x in c.cells_of(result) for col in cached)
-    return head + load + goodput[:4] + state + goodput[4:] + counts + times + engine + cached * known
+    cold = [Column("cold_loads", words.text("cold model loads"), "count")]
+    loaded = any(x.get("cold_loads") for x in c.cells_of(result))
+    return head + load + goodput[:4] + state + goodput[4:] + counts + times + engine + cached * known + cold * loaded
 
 
 def _value(cell: c.Cell, key: str, words: Words) -> object:

@@ -1,5 +1,6 @@
 """Everything about a sweep that does not depend on targets: computed once, kept by the caller, scored many times."""
 
+import json
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -12,6 +13,7 @@ from runner.analysis.evidence import evidence
 from runner.analysis.gaps import Floats, Gaps, gap_table
 from runner.analysis.percentiles import nearest_rank, percentiles
 from runner.analysis.prefix_cache import intended_hit_share, unplanned_hits
+from runner.analysis.request_object import COLD_LOAD_MS
 from runner.analysis.requests import Bools, floats, request_table
 from runner.analysis.row_flags import material_flags, row_flags
 from runner.analysis.steady import no_steady_state, overload_signs
@@ -97,6 +99,7 @@ def _cell_facts(
     base = {**_origin(record), **_numbers(rows, span)}
     base |= {"engine": NO_ENGINE, "kernel_stamp_share": None}
     base |= {"prefix_cache_hit_share": None, "prefix_cache_hit_share_intended": None}
+    base |= _cold_loads(rows)
     found: list[MeasurementWarning] = []
     lags, seen = np.zeros(0), None
     if span:
@@ -141,7 +144,18 @@ def _seen_from_outside(rows: pd.DataFrame, start_ns: float, end_ns: float) -> di
 
 def _origin(record: dict[Any, Any]) -> dict[str, Any]:
     out = {key: record.get(key) for key in ("error_kind", "error_detail", "log_tail", "start_line")}
-    return {key: value if isinstance(value, str) else None for key, value in out.items()}
+    texts: dict[str, Any] = {key: value if isinstance(value, str) else None for key, value in out.items()}
+    server = record.get("server")
+    found = json.loads(server) if isinstance(server, str) else {}
+    return {**texts, "notes": [str(note) for note in found.get("notes") or []]}
+
+
+def _cold_loads(rows: pd.DataFrame) -> dict[str, Any]:
+    """How many answers of the window waited for the model to be loaded, and the longest such wait of the whole cell."""
+    loads = floats(rows["load_ms"])
+    cold = (loads > COLD_LOAD_MS) & rows["completed"].to_numpy(dtype=bool)
+    inside = cold & rows["in_window"].to_numpy(dtype=bool)
+    return {"cold_loads": int(inside.sum()), "cold_load_max_ms": float(loads[cold].max()) if cold.any() else None}
 
 
 def _number(value: Any) -> float | None:  # noqa: ANN401  (a cell of a DataFrame)
