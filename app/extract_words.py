@@ -7,6 +7,7 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
+from runner.analysis.bound import TEXTS as BOUNDS
 from runner.analysis.warnings import TEXTS
 from runner.engines.catalogue import KINDS
 from runner.engines.oddity import TEXTS as ODDITIES
@@ -56,6 +57,8 @@ def render(app: Path = APP) -> str:
             places.setdefault(found, set()).add(path.relative_to(app.parent).as_posix())
     for template in (t for pair in TEXTS.values() for t in pair):  # warnings carry their templates as data
         places.setdefault((template,), set()).add("runner/analysis/warnings.py")
+    for part in BOUNDS.values():
+        places.setdefault((part,) if isinstance(part, str) else part, set()).add("runner/analysis/bound.py")
     for template in ODDITIES.values():
         places.setdefault((template,), set()).add("runner/engines/oddity.py")
     for sentence in (s for kind in KINDS.values() for s in (kind.metrics_hint, kind.cannot_know) if s):

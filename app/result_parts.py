@@ -12,7 +12,8 @@ from app.data import cell_rows, cell_series, report_html
 from app.export.tallies import GAP_STEPS_MS, TTFT_STEPS_MS
 from app.views import cells as c
 from app.views import table
-from app.views.batch import limit_sentence
+from app.views.batch import batch_figure, batch_rows, limit_sentence
+from app.views.bound import blind_hint, cell_sentences, told_columns
 from app.views.ecdf import ecdf_figure
 from app.views.frontier import goodput_line, share_line
 from app.views.heatmap import heat_figure, heat_grid, heat_keys
@@ -125,6 +126,30 @@ def grid(result: c.Result, w: Words) -> None:
     ui.chart(figure, "heat", w.text("goodput of each setting"))
 
 
+def batch(result: c.Result, w: Words) -> None:
+    """Limit against observed batch: what bound each setting, as the server tells it and as its streams show it."""
+    hint = blind_hint(result, w)
+    if hint:
+        st.info(ui.plain(hint))
+    ui.chart(batch_figure(result, w, dark=ui.dark()), "batch", w.text("batch limit and observed batch"))
+    rows = batch_rows(result, w)
+    for row in rows:
+        ui.define(row["name"], " ".join([row["sentence"], *row["more"]]))
+    shown = told_columns(rows, w)
+    st.dataframe(
+        [
+            {
+                w.text("setting"): row["name"],
+                w.text("load"): row["load"],
+                w.text("bound by"): row["bound"],
+                **{title: table.shown(row.get(key), kind, w) for key, title, kind in shown},
+            }
+            for row in rows
+        ],
+        hide_index=True,
+    )
+
+
 def every_number(result: c.Result, w: Words) -> None:
     """The table of everything, and the same as CSV."""
     columns = table.columns(result, w)
@@ -184,7 +209,8 @@ def one_cell(prepared: Prepared, result: c.Result, number: int, w: Words) -> Non
         st.warning(ui.plain(w.text("This cell can't be chosen: {reason}", reason=reason)))
     if cell.get("status") != "ok":
         return
-    ui.say(f"{goodput_line(cell, w)}. {share_line(cell, w)}. {limit_sentence(cell, w)}")
+    ui.say(f"{goodput_line(cell, w)}. {share_line(cell, w)}.")
+    ui.say(" ".join(cell_sentences(cell, w)) or limit_sentence(cell, w))
     for aside in c.asides(cell, w):
         ui.note(aside)
     requests, engine = cell_rows(prepared, number)

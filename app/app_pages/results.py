@@ -5,7 +5,6 @@ import streamlit as st
 from app import cache, jobs, result_parts, ui
 from app.data import all_sweeps, is_sample, result_of
 from app.views import cells as c
-from app.views.batch import batch_figure, batch_rows
 from app.views.frontier import frontier_figure
 from app.views.percentiles import percentiles_figure
 from app.views.share import share_figure
@@ -125,9 +124,7 @@ elif section == "share":
 elif section == "rules":
     result_parts.by_rule(result, w)
 elif section == "batch":
-    ui.chart(batch_figure(result, w, dark=dark), "batch", w.text("batch limit and observed batch"))
-    for row in batch_rows(result, w):
-        ui.say(f"{row['name']}: {row['sentence']}")
+    result_parts.batch(result, w)
 elif section == "cell":
     labels = result_parts.cell_label(result, w)
     st.session_state.setdefault("cell", pick["cell"] if pick else next(iter(labels)))

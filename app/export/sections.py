@@ -7,10 +7,11 @@ from typing import Any
 from app.views import cells as c
 from app.views import table
 from app.views.batch import batch_rows
+from app.views.bound import blind_hint, told_columns
 from app.views.heatmap import Grid, Square, heat_grid
 from app.views.rules import blind_mean, rule_rows, rule_titles
 from app.views.verdict import flat_facts, origin_note, target_sentences, verdict, warning_rows
-from app.words import Words
+from app.words import NOTHING, Words
 
 HEAT_LEVELS = 20
 
@@ -180,14 +181,30 @@ def percentiles(words: Words) -> str:
 
 
 def batch(result: c.Result, words: Words) -> str:
-    """Limit against observed batch: figure and sentences."""
+    """Limit against observed batch: figure, what bound each setting, and the numbers inside and outside the server."""
     rows = batch_rows(result, words)
     if not rows:
         return ""
-    lines = "".join(f"<li><b>{esc(r['name'])}</b>: {esc(r['sentence'])}</li>" for r in rows)
+    lines = "".join(f"<li><b>{esc(r['name'])}</b>: {esc(' '.join([r['sentence'], *r['more']]))}</li>" for r in rows)
     slot = figure_slot("batch", words.text("batch limit and observed batch of each setting"))
-    body = f'<div class="scripted">{slot}</div><ul class="facts">{lines}</ul>'
-    return section("batch", words.text("Limit against observed batch"), body)
+    body = f'<div class="scripted">{slot}</div><ul class="facts">{lines}</ul>{_observed(rows, words)}'
+    hint = blind_hint(result, words)
+    return section("batch", words.text("Limit against observed batch"), body, intro=esc(hint) if hint else "")
+
+
+def _observed(rows: Sequence[dict[str, Any]], words: Words) -> str:
+    shown = told_columns(rows, words)
+    titles = [words.text("setting"), words.text("load"), words.text("bound by"), *(title for _, title, _ in shown)]
+    head = "".join(f'<th scope="col">{esc(t)}</th>' for t in titles)
+    body = "".join(
+        f'<tr><th scope="row">{_breakable(r["name"])}</th><td>{esc(r["load"])}</td>'
+        + f"<td>{esc(r['bound'] or NOTHING)}</td>"
+        + "".join(f'<td class="n">{esc(table.shown(r.get(key), kind, words))}</td>' for key, _, kind in shown)
+        + "</tr>"
+        for r in rows
+    )
+    caption = esc(words.text("Each setting at the load where the most was seen at once; outside: from its streams."))
+    return _scrolled("rules", caption, f"<tr>{head}</tr>", body)
 
 
 def rules(result: c.Result, words: Words) -> str:

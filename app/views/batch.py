@@ -7,39 +7,53 @@ import plotly.graph_objects as go
 
 from app.views import cells as c
 from app.views import theme
+from app.views.bound import bound_name, bound_sentence, observed_columns, over_loads, seen_sentence, ttft_sentence
 from app.views.frontier import limit_of
 from app.words import ENGLISH, Words
 
 
 def batch_rows(result: c.Result, words: Words = ENGLISH) -> list[dict[str, Any]]:
-    """One row a setting, at the load where it ran the most at once.
+    """One row a setting, at the load where the most was seen at once, by the server or, where it does not tell, by its
+    streams.
 
-    Keys: cell, name, short, load, limit, running_mean, running_max, waiting_max, kv_cache_usage_max, num_preemptions,
-    sentence.
+    Keys: cell, name, short, load, limit, bound (a word, or null), sentence, more (further sentences), streams_only (the
+    most streams where the server does not tell), and the cell's `engine` object; its kv_cache_usage_max and
+    num_preemptions are over all loads.
     """
     rows = []
     shorts = c.short_names(result, words)
     for key, name in c.setting_names(result, words).items():
-        seen = [x for x in c.by_load(c.measured(result), key) if (x.get("engine") or {}).get("running_max") is not None]
+        seen = [x for x in c.by_load(c.measured(result), key) if _most_at_once(x) is not None]
         if seen:
-            top = max(seen, key=lambda x: (x["engine"]["running_max"], x["engine"].get("running_mean") or 0))
-            engine = top["engine"]
+            top = max(seen, key=lambda x: (_most_at_once(x), x["engine"].get("running_mean") or 0))
+            by = (top.get("bound") or {}).get("by")
+            preemptions = _known(seen, "num_preemptions")
+            beside = (over_loads(result, key, words), seen_sentence(top, words), ttft_sentence(top, words))
             rows.append(
                 {
+                    **dict.fromkeys(key for key, _, _ in observed_columns(words)),
+                    **top["engine"],
+                    "streams_only": None if top["engine"].get("running_max") is not None else _most_at_once(top),
                     "cell": top["cell"],
                     "name": name,
                     "short": shorts[key],
                     "load": c.load_name(top, words),
                     "limit": limit_of(top),
-                    "running_mean": engine.get("running_mean"),
-                    "running_max": engine.get("running_max"),
-                    "waiting_max": engine.get("waiting_max"),
                     "kv_cache_usage_max": max(_known(seen, "kv_cache_usage_max"), default=None),
-                    "num_preemptions": sum(_known(seen, "num_preemptions")),
-                    "sentence": limit_sentence(top, words),
+                    "num_preemptions": sum(preemptions) if preemptions else None,
+                    "bound": bound_name(by, words) if by else None,
+                    "sentence": bound_sentence(top, words) or limit_sentence(top, words),
+                    "more": [s for s in beside if s],
                 }
             )
     return rows
+
+
+def _most_at_once(cell: c.Cell) -> float | None:
+    engine = cell.get("engine") or {}
+    most = engine.get("running_max")
+    value = most if most is not None else engine.get("streams_max")
+    return None if value is None else float(value)
 
 
 def _known(cells: Sequence[c.Cell], key: str) -> list[float]:
@@ -71,23 +85,30 @@ def limit_sentence(cell: c.Cell, words: Words = ENGLISH) -> str:
 
 
 def batch_figure(result: c.Result, words: Words = ENGLISH, *, dark: bool = False) -> go.Figure:
-    """A row a setting: the limit as a bar mark, the batch that was seen as dots, the longest queue as a cross."""
+    """A row a setting: the limit as a bar mark, the batch as the server tells it and as its streams show it from
+    outside, the longest queue as a cross."""
     rows = batch_rows(result, words)
     fig = theme.figure(words.text("requests"), "", dark=dark, height=150 + 34 * max(len(rows), 1))
     theme.name_legend(fig, c.short_title(result))
     names = [theme.plain(r["short"]) for r in rows]
     for y, row in zip(names, rows, strict=True):
-        ends = [v for v in (row["running_mean"], row["limit"], row["running_max"]) if v is not None]
+        ends = [v for v in (row["running_mean"], row["limit"], _most_at_once({"engine": row})) if v is not None]
+        if not ends:
+            continue
         line = {"color": theme.GREY, "width": 1, "dash": "dot"}
         fig.add_scatter(x=[min(ends), max(ends)], y=[y, y], mode="lines", line=line, hoverinfo="skip", showlegend=False)
     marks = (
         ("limit", words.text("limit"), "line-ns-open", theme.ink(dark), 18),
         ("running_mean", words.text("running, average"), "circle", theme.OKABE_ITO[0], 10),
         ("running_max", words.text("running, most"), "diamond", theme.OKABE_ITO[1], 11),
+        ("streams_only", words.text("streams, most (nothing told)"), "diamond-open", theme.OKABE_ITO[1], 11),
+        ("arrivals_together_mean", words.text("arriving together"), "triangle-up-open", theme.OKABE_ITO[2], 10),
         ("waiting_max", words.text("waiting, most"), "x", theme.OKABE_ITO[3], 9),
     )
     hover = [f"{theme.plain(r['name'])} · {theme.plain(r['load'])}<br>{theme.plain(r['sentence'])}" for r in rows]
     for key, label, symbol, colour, size in marks:
+        if key == "streams_only" and all(r[key] is None for r in rows):
+            continue
         fig.add_scatter(
             x=[r[key] for r in rows],
             y=names,

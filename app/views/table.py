@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from app.views import cells as c
+from app.views.bound import bound_name
 from app.views.frontier import limit_of
 from app.words import ENGLISH, NOTHING, Words
 
@@ -63,6 +64,10 @@ def columns(result: c.Result, words: Words = ENGLISH) -> list[Column]:
         Column("engine.waiting_max", words.text("waiting max"), "count"),
         Column("engine.kv_cache_usage_max", words.text("KV max"), "share"),
         Column("engine.num_preemptions", words.text("preemptions"), "count"),
+        Column("engine.batch_seqs_mean", words.text("sequences a step"), "rate"),
+        Column("engine.arrivals_together_mean", words.text("arrive together"), "rate"),
+        Column("engine.server_ttft_mean_s", words.text("server's TTFT mean (s)"), "rate"),
+        Column("bound", words.text("bound by"), "text"),
     ]
     cached = [
         Column("prefix_cache_hit_share", words.text("prompt from cache"), "share"),
@@ -81,6 +86,9 @@ def _value(cell: c.Cell, key: str, words: Words) -> object:
         return limit_of(cell)
     if key == "state":
         return state_text(cell, words)
+    if key == "bound":
+        by = (cell.get("bound") or {}).get("by")
+        return bound_name(by, words) if by else None
     outer, _, inner = key.partition(".")
     value = cell.get(outer)
     return (value or {}).get(inner) if inner else value

@@ -54,7 +54,7 @@ TEXTS: dict[str, str | tuple[str, str]] = {
     "kv_up_to": "KV up to {share:.0%}",
     "kv_not_told": "KV use is not told",
     "preemptions": ("{n} preemption", "{n} preemptions"),
-    "swapped": ("up to {n} swapped out", "up to {n} swapped out"),
+    "swapped": "up to {n} swapped out",
     "cut_off": ("{n} answer cut off for want of KV", "{n} answers cut off for want of KV"),
     "queue_empty": "the queue was empty",
     "waiting": "up to {most:.0f} waiting",
