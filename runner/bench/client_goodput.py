@@ -3,16 +3,15 @@
 from array import array
 from functools import partial
 from itertools import accumulate
-from time import monotonic_ns
 
 import httpx
 
 from runner.bench.measured_client import Plan, Seen, Work, run_client, send_all
+from runner.load.alarm import Alarm
 from runner.load.backlog import Backlog
 from runner.load.client import Answer, Result, Slot, Target, send_request
 from runner.load.event_loop import new_event_loop
 from runner.load.garbage import freeze
-from runner.load.generator import sleep_until_ns
 from runner.load.transport import StampedTransport
 from runner.protocols.facts import Ask
 
@@ -27,7 +26,8 @@ async def run(plan: Plan) -> Work:
         async def fetch(due_ns: int) -> None:
             backlog.add(await send_request(client, target, ask, Slot(due_ns)))
 
-        await send_all(plan, fetch, partial(sleep_until_ns, exact=True, now_ns=monotonic_ns))
+        with Alarm() as alarm:
+            await send_all(plan, fetch, partial(alarm.sleep_until, exact=True))
         await backlog.drain()
     return work
 

@@ -22,6 +22,7 @@ from runner.protocols.facts import Ask, ServerParams, StreamFacts, ToolCall
 from storage.records import RequestRecord
 
 GOOD_STATUS = range(200, 300)
+_encode = json.JSONEncoder(ensure_ascii=False).encode  # `json.dumps` makes an encoder anew each time
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +91,7 @@ async def send_request(client: httpx.AsyncClient, target: Target, ask: Ask, slot
 
 def encode_ask(target: Target, ask: Ask) -> tuple[httpx.URL, bytes]:
     """The request in the target's dialect: its URL, and its bytes. Raises ExchangeError, httpx.InvalidURL."""
-    content = json.dumps(DIALECTS[target.api].build_body(ask, target.params), ensure_ascii=False).encode()
+    content = _encode(DIALECTS[target.api].build_body(ask, target.params)).encode()
     url, head = _head(target.base_url, target.api, auth_headers(target.api_key_env).get("Authorization"))
     return url, b"%sContent-Length: %d\r\n\r\n%s" % (head, len(content), content)
 

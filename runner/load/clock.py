@@ -2,6 +2,7 @@
 
 import sys
 import time
+from collections.abc import Callable
 from time import monotonic_ns, time_ns
 
 PLAUSIBLE_DELAY_NS = 5_000_000  # a stamp older than this when it is read may be a step of the wall clock: look again
@@ -40,10 +41,10 @@ class Clock:
     sleeps. A sleep is a step even if the wall clock does not show it: times measured across it are not what they seem.
     """
 
-    __slots__ = ("_before_step_ns", "_sampled_ns", "_slept_ns", "_steps", "_width_ns", "offset_ns")
+    __slots__ = ("_before_step_ns", "_sampled_ns", "_slept_ns", "_step_seen_ns", "_steps", "_width_ns", "offset_ns")
 
     def __init__(self) -> None:
-        self._steps = 0
+        self._steps = self._step_seen_ns = 0
         self.offset_ns, self._width_ns = sample_offset()
         self._slept_ns = sample_sleep()[1]
         self._before_step_ns = self.offset_ns
@@ -66,7 +67,9 @@ class Clock:
             self._before_step_ns = self.offset_ns
             self.offset_ns, self._width_ns = offset, width
         self._slept_ns = slept_most if slept else min(slept_most, self._slept_ns)
-        self._steps += stepped or slept
+        if stepped or slept:
+            self._steps += 1
+            self._step_seen_ns = self._sampled_ns
 
     def to_monotonic(self, wall_ns: int, now_ns: int, floor_ns: int) -> int | None:
         """The stamp on the monotonic clock, or None when it can't be right: before `floor_ns` or after `now_ns`."""
@@ -79,3 +82,19 @@ class Clock:
             if floor_ns - SLACK_NS <= wall_ns - offset <= now_ns + SLACK_NS:
                 return min(max(wall_ns - offset, floor_ns), now_ns)
         return None
+
+    def of_earlier_reads(self, since_ns: int) -> Callable[[int, int], int | None]:
+        """The same as `to_monotonic(wall_ns, floor_ns)` for reads that were made from `since_ns` up to now."""
+        self.resample()
+        now_ns = monotonic_ns()
+        offset_ns = self.offset_ns
+        if self._step_seen_ns >= since_ns:  # each by whichever offset fits
+            return lambda wall_ns, floor_ns: self.to_monotonic(wall_ns, now_ns, floor_ns)
+
+        def shifted(wall_ns: int, floor_ns: int) -> int | None:
+            at = wall_ns - offset_ns
+            if floor_ns <= at <= now_ns:
+                return at
+            return floor_ns if floor_ns - SLACK_NS <= at <= now_ns else None
+
+        return shifted

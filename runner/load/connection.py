@@ -10,38 +10,26 @@ import httptools
 
 from runner.load.clock import Clock
 from runner.load.exchange import MAX_BODY_BYTES, MAX_HEADER_BYTES, Exchange, ExchangeError, Hooks
-from runner.load.poller import Poller
-from runner.load.stamped_socket import ANCILLARY_BYTES, wall_stamp
+from runner.load.poller import READ_BYTES, SHORT_READ_BYTES, Ancillary, Inbox, Poller
+from runner.load.stamped_socket import ANCILLARY_BYTES, wall_ns, wall_stamp
 
-READ_BYTES = 4 * 1024  # a token is a few hundred bytes; Python allocates the whole buffer at each read
 PIECE_BYTES = 40  # what keeping one body piece costs beside its bytes
-SHORT_READ_BYTES = 32  # the end mark may be cut in two; its second half is a short read
 END_MARK_GRACE_S = 0.25  # after the dialect's end mark, for the end of the body that keeps the connection usable
 READS_AT_ONCE = 16  # then the other connections have their turn
-MAX_HELD = 32  # reads: what is held takes three times the memory of what is looked into
-
-
-def may_go_on(data: bytes) -> bool:
-    """Whether more must come after this read of a chunked body: it holds neither its end nor what may be part of it.
-
-    The end is an empty chunk, with or without trailers, so a blank line; an end that was cut in two is a short read.
-    """
-    return data[-4:] != b"\r\n\r\n" and len(data) >= SHORT_READ_BYTES and b"[DONE]" not in data
 
 
 class Connection:
     """Owns a connected non-blocking socket. `begin` starts an exchange, `wait` returns when there is something new."""
 
     __slots__ = (
-        "_buffer", "_every_read", "_failure", "_fd", "_feed", "_floor_ns", "_held", "_holding", "_hooks", "_incoming",
-        "_loop", "_max_body", "_may_hold",
-        "_outgoing", "_poller", "_raw_bytes", "_receive", "_says_done", "_sock", "_tls", "_to_monotonic", "_waiter",
-        "_writing", "exchange", "open", "tls_ns",
+        "_buffer", "_clock", "_every_read", "_failure", "_fd", "_feed", "_floor_ns", "_holding_since_ns", "_hooks",
+        "_inbox", "_incoming", "_loop", "_max_body", "_may_hold", "_outgoing", "_poller", "_raw_bytes", "_says_done",
+        "_sock", "_tls", "_waiter", "_writing", "exchange", "open", "tls_ns",
     )  # fmt: skip
 
     def __init__(self, sock: socket.socket, clock: Clock, poller: Poller) -> None:
-        self._sock, self._fd, self._poller = sock, sock.fileno(), poller
-        self._receive, self._to_monotonic = sock.recvmsg, clock.to_monotonic  # looked up once, not at each read
+        self._sock, self._fd, self._poller, self._clock = sock, sock.fileno(), poller, clock
+        self._inbox = Inbox(sock.recvmsg, self._on_readable, self._on_read, self._on_error)
         self._loop = asyncio.get_running_loop()
         self._waiter: asyncio.Future[None] | None = None
         self._failure: ExchangeError | None = None
@@ -49,9 +37,8 @@ class Connection:
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._buffer = memoryview(b"")
         self._writing = self._every_read = False
-        self._raw_bytes = self._floor_ns = 0
-        self._held: list[tuple[bytes, list[tuple[int, int, bytes]], int]] = []
-        self._holding = self._may_hold = False
+        self._raw_bytes = self._floor_ns = self._holding_since_ns = 0
+        self._may_hold = False
         self._max_body = MAX_BODY_BYTES
         self._says_done: Callable[[bytes], bool] | None = None
         self.open = True
@@ -99,12 +86,12 @@ class Connection:
         self._feed = self._hooks.parser.feed_data
         self._failure, self._every_read, self._max_body, self._raw_bytes = None, every_read, max_body, 0
         self._says_done = says_done
-        self._held, self._holding, self._may_hold = [], False, not every_read and self._tls is None
+        self._may_hold = not every_read and self._tls is None
         if self._tls is not None:
             self._tls.write(payload)
             payload = self._outgoing.read()
         self._buffer = memoryview(payload)
-        self._poller.add(self._fd, self._on_readable)
+        self._poller.add(self._fd, self._inbox)
         self._floor_ns = exchange.sent_ns = monotonic_ns()
         self._on_writable()
 
@@ -160,49 +147,54 @@ class Connection:
     def _on_readable(self) -> None:
         for _ in range(READS_AT_ONCE):
             try:
-                data, ancillary, _, _ = self._receive(READ_BYTES, ANCILLARY_BYTES)
+                data, ancillary, _, _ = self._sock.recvmsg(READ_BYTES, ANCILLARY_BYTES)
             except (BlockingIOError, InterruptedError):
                 return
             except OSError as e:
-                return self._fail("truncated", f"the connection broke: {e.strerror or e}")
-            now = monotonic_ns()
-            if data and self._holding and may_go_on(data) and len(self._held) < MAX_HELD:
-                self._held.append((data, ancillary, now))
-            else:
-                self._release()
-                if not data:
-                    return self._on_eof(now)
-                if self.exchange.complete or not self.open:
-                    return
-                user_time = self._stamp(ancillary, now) is None
-                self._take(data, self._floor_ns, user_time)
-                self._holding = self._may_hold and self._hooks.chunked
+                return self._on_error(e)
+            self._on_read(data, ancillary)
             if len(data) < READ_BYTES or self.exchange.complete or not self.open:
                 return  # a short read has emptied the socket
 
+    def _on_error(self, error: OSError) -> None:
+        self._release()
+        self._fail("truncated", f"the connection broke: {error.strerror or error}")
+
+    def _on_read(self, data: bytes, ancillary: Ancillary) -> None:
+        now = monotonic_ns()
+        self._release()
+        if not data:
+            return self._on_eof(now)
+        if self.exchange.complete or not self.open:
+            return
+        wall = wall_stamp(ancillary)
+        stamp = None if wall is None else self._clock.to_monotonic(wall, now, self._floor_ns)
+        self._floor_ns = now if stamp is None else stamp
+        self._take(data, self._floor_ns, stamp is None)
+        self._inbox.holding = self._may_hold and self._hooks.chunked and not self.exchange.complete and self.open
+        self._holding_since_ns = now
+
     def _release(self) -> None:
         """Looks into the reads that were only kept so far: together, that is much cheaper than one at a time."""
-        held, self._held = self._held, []
-        parts, stamps, counts = self.exchange.parts, self.exchange.stamps, self.exchange.counts
-        count = len(parts)
-        for data, ancillary, now in held:
-            stamp = self._stamp(ancillary, now)
+        inbox, exchange = self._inbox, self.exchange
+        held, inbox.held, inbox.holding = inbox.held, [], False
+        if not held:
+            return
+        to_monotonic = self._clock.of_earlier_reads(self._holding_since_ns)
+        parts, stamps, counts = exchange.parts, exchange.stamps, exchange.counts
+        count, floor = len(parts), self._floor_ns
+        for data, packed in zip(held[::2], held[1::2], strict=True):
+            stamp = to_monotonic(wall_ns(packed), floor)
             self._raw_bytes += len(data)
             self._parse(data)
+            floor = floor if stamp is None else stamp
             if len(parts) != count:
                 count = len(parts)
-                stamps.append(self._floor_ns)
+                stamps.append(floor)
                 counts.append(count)
-                self.exchange.user_stamps += stamp is None
-        if held:
-            self._judge(self._floor_ns, ended=False)
-
-    def _stamp(self, ancillary: list[tuple[int, int, bytes]], now: int) -> int | None:
-        """The kernel's stamp on our clock, None without one; `_floor_ns` is then the stamp to use, in either case."""
-        wall = wall_stamp(ancillary)
-        stamp = None if wall is None else self._to_monotonic(wall, now, self._floor_ns)
-        self._floor_ns = now if stamp is None else stamp
-        return stamp
+                exchange.user_stamps += stamp is None
+        self._floor_ns = floor
+        self._judge(floor, ended=False)
 
     def _parse(self, data: bytes) -> None:
         hooks = self._hooks

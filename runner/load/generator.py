@@ -1,17 +1,16 @@
-"""Sends a trace: open loop on absolute deadlines, closed loops by workers. The one place that sleeps.
+"""Sends a trace: open loop on absolute deadlines, closed loops by workers. Sleeps by `alarm` alone.
 
 The open loop never waits for answers: a late request is sent at once and keeps its scheduled moment, so a slow
 server can't slow the load down and hide its own queue (coordinated omission).
 """
 
 import asyncio
-import time
 from collections import Counter, defaultdict, deque
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
+from runner.load.alarm import Alarm
 from runner.load.workload import ClosedLoop, RequestSpec, Trace
 from storage.records import RequestRecord
 
@@ -21,8 +20,6 @@ SleepUntil = Callable[[int, bool], Awaitable[None]]
 _Done = asyncio.Future[str] | None  # tells a closed-loop worker the outcome
 _Waiting = tuple[RequestSpec, int, _Done]
 
-COARSE_NS = 1_500_000  # event-loop timers are up to 1 ms late (epoll counts in ms, libuv rounds to ms)
-NAP_NS = 50_000
 FAILED_PAUSE_NS = 1_000_000_000  # a worker whose request failed: else a dead server gets thousands of requests a second
 BOOKS_PER_YIELD = 500
 
@@ -67,17 +64,18 @@ async def run_load(
     record, not an exception.
     `sleep_until(deadline_ns, exact)` returns at the deadline, after at least one turn of the event loop.
     """
-    sleeper = sleep_until or partial(sleep_until_ns, now_ns=now_ns)
-    load = _Load(trace, send, origin_ns, end_ns, now_ns, on_record, stop, max_in_flight, cell, sleeper)
-    helpers = [asyncio.create_task(stop.wait()), asyncio.create_task(load.failure.wait())]
-    try:
-        await load.feed(helpers)
-        await load.book_unsent()
-        await load.drain(helpers, end_ns + drain_ns)
-    finally:
-        for task in helpers:
-            task.cancel()
-        await load.cut()
+    with Alarm(now_ns) as alarm:
+        sleeper = sleep_until or alarm.sleep_until
+        load = _Load(trace, send, origin_ns, end_ns, now_ns, on_record, stop, max_in_flight, cell, sleeper)
+        helpers = [asyncio.create_task(stop.wait()), asyncio.create_task(load.failure.wait())]
+        try:
+            await load.feed(helpers)
+            await load.book_unsent()
+            await load.drain(helpers, end_ns + drain_ns)
+        finally:
+            for task in helpers:
+                task.cancel()
+            await load.cut()
     if load.error is not None:
         raise load.error
     outcomes = load.outcomes
@@ -90,20 +88,6 @@ async def run_load(
         stopped=stop.is_set(),
         end_ns=now_ns(),
     )
-
-
-async def sleep_until_ns(deadline_ns: int, exact: bool, *, now_ns: Callable[[], int]) -> None:
-    """Returns at the deadline or, if it has passed, after one turn of the event loop.
-
-    Not exact: up to about 1 ms late. Exact: the last 1.5 ms are short naps with a turn of the event loop after each,
-    so that answers are read meanwhile; late by tens of microseconds. Only one caller at a time should be exact.
-    """
-    ahead = COARSE_NS if exact else 0
-    await asyncio.sleep(max(0, deadline_ns - ahead - now_ns()) / 1e9)
-    while (left := deadline_ns - now_ns()) > 0:
-        if exact and left > NAP_NS:
-            time.sleep(NAP_NS / 1e9)
-        await asyncio.sleep(0 if exact else left / 1e9)
 
 
 def unsent_record(spec: RequestSpec, scheduled_ns: int, cell: int, detail: str) -> RequestRecord:

@@ -66,8 +66,9 @@ class Sender:
         answer = await send_request(self._client, facts.target, ask, slot)
         record: Pending = asyncio.get_running_loop().create_future()
         self._waiting[id(answer)] = record
-        self._backlog.add(answer)
-        if answer.exchange.complete and len(answer.exchange.stamps) > FEW_READS:
+        long = answer.exchange.complete and len(answer.exchange.stamps) > FEW_READS
+        self._backlog.add(answer, soon=not long)
+        if long:
             return record
         try:
             return await record

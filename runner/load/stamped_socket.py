@@ -44,11 +44,16 @@ def wall_stamp(ancillary: list[tuple[int, int, bytes]]) -> int | None:
     """Kernel receive time, ns of CLOCK_REALTIME, from recvmsg's ancillary data; of several packets the last one's."""
     for level, kind, data in ancillary:
         if level == SOL_SOCKET and kind == SO_TIMESTAMPNS and len(data) >= TIMESPEC.size:
-            seconds: int
-            nanoseconds: int
-            seconds, nanoseconds = TIMESPEC.unpack_from(data)
-            return seconds * 1_000_000_000 + nanoseconds
+            return wall_ns(data)
     return None
+
+
+def wall_ns(packed: bytes) -> int:
+    """ns of CLOCK_REALTIME from the kernel's struct timespec."""
+    seconds: int
+    nanoseconds: int
+    seconds, nanoseconds = TIMESPEC.unpack_from(packed)
+    return seconds * 1_000_000_000 + nanoseconds
 
 
 async def resolve(host: str, port: int) -> list[Address]:

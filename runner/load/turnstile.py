@@ -15,29 +15,27 @@ class Turnstile:
 
     def __init__(self, per_turn: int = PER_TURN) -> None:
         self._per_turn = self._left = per_turn
-        self._armed = False
         self._line: deque[asyncio.Future[None]] = deque()
 
     async def enter(self) -> None:
-        loop = asyncio.get_running_loop()
-        if not self._armed:
-            self._armed = True
-            loop.call_soon(self._next_turn, loop)
         if self._left and not self._line:
             self._left -= 1
+            if not self._left:  # the next one must wait for a turn
+                self._arm()
             return
-        place: asyncio.Future[None] = loop.create_future()
+        place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._line.append(place)
         await place
 
-    def _next_turn(self, loop: asyncio.AbstractEventLoop) -> None:
-        used = self._left < self._per_turn
+    def _arm(self) -> None:
+        asyncio.get_running_loop().call_soon(self._next_turn)
+
+    def _next_turn(self) -> None:
         self._left = self._per_turn
         while self._line and self._left:
             place = self._line.popleft()
             if not place.done():  # not cancelled
                 place.set_result(None)
                 self._left -= 1
-        self._armed = used or self._left < self._per_turn or bool(self._line)
-        if self._armed:
-            loop.call_soon(self._next_turn, loop)
+        if not self._left:
+            self._arm()

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from runner.config import RequestClass
-from runner.load.generator import FAILED_PAUSE_NS, LoadOutcome, run_load, sleep_until_ns, unsent_record
+from runner.load.generator import FAILED_PAUSE_NS, LoadOutcome, run_load, unsent_record
 from runner.load.workload import ClosedLoop, RequestSpec, Trace, build_trace
 from storage.records import RequestRecord
 from tests.support.virtual_load import MS, ORIGIN, S, Server, VirtualClock, drive
@@ -326,46 +326,6 @@ def test_conservation_order_and_caps(
     assert all(at >= scheduled == ORIGIN + (s.offset_ns or 0) for at, s, scheduled in run.server.sent)
     assert all(r.scheduled_ns == requests[r.request][0] * MS for r in run.records)
     assert run.clock.now <= ORIGIN + 100 * MS + drain * MS
-
-
-def test_exact_sleep_is_never_early_and_lets_the_loop_turn():
-    """On the real clock an exact sleep ends at or after its deadline, and other tasks run all the while."""
-
-    async def main() -> tuple[list[int], int]:
-        turns = 0
-
-        async def other() -> None:
-            nonlocal turns
-            while True:
-                turns += 1
-                await asyncio.sleep(0.0005)
-
-        task = asyncio.create_task(other())
-        late: list[int] = []
-        for _ in range(20):
-            deadline = time.monotonic_ns() + 5 * MS
-            await sleep_until_ns(deadline, True, now_ns=time.monotonic_ns)
-            late.append(time.monotonic_ns() - deadline)
-        task.cancel()
-        return late, turns
-
-    late, turns = asyncio.run(main())
-    assert min(late) >= 0
-    assert sorted(late)[10] < 50 * MS
-    assert turns >= 20
-
-
-def test_a_passed_deadline_still_gives_the_loop_a_turn():
-    """A burst that is overdue can't starve the readers: each sleep to a passed deadline yields once."""
-
-    async def main() -> list[str]:
-        seen: list[str] = []
-        asyncio.get_running_loop().call_soon(seen.append, "reader")
-        await sleep_until_ns(0, True, now_ns=time.monotonic_ns)
-        seen.append("sender")
-        return seen
-
-    assert asyncio.run(main()) == ["reader", "sender"]
 
 
 def test_real_clock_run_keeps_its_schedule():

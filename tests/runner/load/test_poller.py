@@ -3,11 +3,14 @@
 import asyncio
 import contextlib
 import socket
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
 
 import pytest
 
-from runner.load.poller import Poller
+from runner.load.poller import READ_BYTES, Inbox, Poller, may_go_on
+from runner.load.stamped_socket import enable_stamps, wall_ns
 
 
 @contextlib.contextmanager
@@ -22,6 +25,11 @@ def pairs(count: int) -> Iterator[list[tuple[socket.socket, socket.socket]]]:
         for both in made:
             for s in both:
                 s.close()
+
+
+def inbox(sock: socket.socket, on_readable: Callable[[], object]) -> Inbox:
+    """One that looks into every read."""
+    return Inbox(sock.recvmsg, lambda: on_readable() and None, lambda data, ancillary: None, lambda error: None)
 
 
 @pytest.mark.parametrize("count", [1, 32])
@@ -40,7 +48,7 @@ def test_every_socket_that_can_be_read_is_called_until_it_is_removed(count: int)
 
         with pairs(count) as made:
             for number, (ours, _) in enumerate(made):
-                poller.add(ours.fileno(), lambda n=number, s=ours: reader(n, s))  # type: ignore[misc]
+                poller.add(ours.fileno(), inbox(ours, partial(reader, number, ours)))
             for text in (b"one", b"two"):
                 heard.clear()
                 done.clear()
@@ -54,7 +62,7 @@ def test_every_socket_that_can_be_read_is_called_until_it_is_removed(count: int)
                 poller.remove(ours.fileno())  # twice is like once
             for _, theirs in made:
                 theirs.send(b"three")
-            poller.add(made[0][0].fileno(), done.set)
+            poller.add(made[0][0].fileno(), inbox(made[0][0], done.set))
             done.clear()
             await asyncio.wait_for(done.wait(), 30)
             assert heard == []
@@ -80,9 +88,66 @@ def test_a_callback_may_remove_others_or_close_the_poller() -> None:
 
             for number, fd in enumerate(fds):
                 made[number][1].send(b"x")
-                poller.add(fd, lambda n=number: first(n))  # type: ignore[misc]
+                poller.add(fd, inbox(made[number][0], partial(first, number)))
             for _ in range(20):
                 await asyncio.sleep(0.001)
         assert len(called) == 1
 
     asyncio.run(run())
+
+
+def test_reads_in_the_middle_of_a_stream_are_kept_with_their_stamps_until_one_must_be_looked_into() -> None:
+    """Plain pieces are held in order, each with the kernel's time; the piece that may end the stream is handed over."""
+
+    async def run() -> tuple[list[bytes], list[bytes]]:
+        poller = Poller()
+        handed: list[bytes] = []
+        ended = asyncio.Event()
+        listener = socket.create_server(("127.0.0.1", 0))
+        ours = socket.create_connection(listener.getsockname())
+        theirs, _ = listener.accept()
+        enable_stamps(ours)
+        ours.setblocking(False)
+
+        def on_read(data: bytes, ancillary: object) -> None:
+            handed.append(data)
+            ended.set()
+
+        box = Inbox(ours.recvmsg, lambda: None, on_read, lambda error: None)
+        box.holding = True
+        poller.add(ours.fileno(), box)
+        for number in range(3):
+            theirs.send(b"piece %d of some thirty-two bytes ..\r\n" % number)
+            while len(box.held) < 2 * (number + 1):
+                await asyncio.sleep(0.001)
+        theirs.send(b"0\r\n\r\n")
+        await asyncio.wait_for(ended.wait(), 30)
+        poller.close()
+        for sock in (ours, theirs, listener):
+            sock.close()
+        return box.held, handed
+
+    held, handed = asyncio.run(run())
+    assert [data[:7] for data in held[::2]] == [b"piece 0", b"piece 1", b"piece 2"]
+    stamps = [wall_ns(packed) for packed in held[1::2]]
+    assert stamps == sorted(stamps)
+    assert abs(stamps[0] - time.time_ns()) < 60_000_000_000
+    assert handed == [b"0\r\n\r\n"]
+
+
+@pytest.mark.parametrize(
+    ("data", "may"),
+    [
+        (b"5\r\nabcde\r\n" * 4, True),
+        (b"5\r\nabcde\r\n" * 4 + b"0\r\n\r\n", False),
+        (b"5\r\nabcde\r\n" * 4 + b"0\r\nTrailer: yes\r\n\r\n", False),
+        (b"0\r\n", False),  # the first half of an end that was cut in two
+        (b"\r\n", False),
+        (b"6\r\n[DONE]\r\n20\r\n: a comment that makes it long enough\r\n", False),
+        (b"x" * READ_BYTES, False),  # there may be more to read
+        (b"", False),  # the server has closed
+    ],
+)
+def test_only_a_read_that_cannot_be_the_last_is_kept(data: bytes, may: bool) -> None:
+    """The end of a body, half of it, the dialect's end mark, a full buffer and a closed connection are looked into."""
+    assert may_go_on(data) is may
