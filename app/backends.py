@@ -95,7 +95,9 @@ def server_sentences(row: Mapping[str, Any], chosen: str | None, w: Words) -> li
         )
     if row["metrics"]:
         out.append(w.text("It shows its metrics: queue and batch will stand beside what the client sees."))
-    return [*out, *(w.text(note) for note in [*row["notes"], *filter(None, [row["metrics_hint"]])])]
+    elif row["metrics_hint"]:
+        out.append(w.text("Metrics: {hint}.", hint=w.text(row["metrics_hint"])))
+    return [*out, *(w.text(note) for note in row["notes"])]
 
 
 def sweep_kind(row: Mapping[str, Any]) -> str:

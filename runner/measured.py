@@ -10,6 +10,7 @@ import httpx
 
 from runner.cold_start import cold_start_note, first_token_ms
 from runner.config import Scalar, SweepConfig
+from runner.engines.knowledge import setting_oddities
 from runner.engines.running import Running
 from runner.engines.scrape import Scraper, Source, wait_idle
 from runner.errors import SettingFailed
@@ -55,7 +56,8 @@ class Measured:
                 api_key_env=backend.api_key_env,
                 kind=backend.kind,
             )
-            detected = replace(detected, notes=(*running.notes, *detected.notes))
+            odd = [o.sentence for o in setting_oddities(backend.kind, None, config, setting)]
+            detected = replace(detected, notes=(*running.notes, *detected.notes, *odd))
             if any(c.shared_prefix_tokens for c in config.classes):  # the cache is part of the workload then
                 detected = replace(detected, params=replace(detected.params, cache_prompt=False))
             target = Target(

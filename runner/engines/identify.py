@@ -253,19 +253,21 @@ def _shows_metrics(answers: Answers, kind: str) -> bool | None:
 
 
 def _notes(answers: Answers, kind: str, models: tuple[str, ...], needs_key: bool) -> list[str]:
-    notes = ["the hardware is modelled, only the traffic is real"] if kind == "simulated" else []
+    notes = ["The hardware is modelled, only the traffic is real."] if kind == "simulated" else []
     props = _at(answers, "/props").json
     slots, settings = props.get("total_slots"), props.get("default_generation_settings")
     context = settings.get("n_ctx") if isinstance(settings, dict) else None
     if kind == "llama_cpp" and isinstance(slots, int) and isinstance(context, int):
-        notes.append(f"{slots} slots with a context of {context} tokens each")
+        notes.append(f"{slots} slots with a context of {context} tokens each.")
     running = _at(answers, "/server_info").json.get("max_running_requests")
     if kind == "sglang" and isinstance(running, int):
-        notes.append(f"at most {running} requests at once")
+        notes.append(f"At most {running} requests at once.")
     if needs_key:
-        notes.append("wants an API key: put it into an environment variable and name that in api_key_env")
+        notes.append(
+            "It wants an API key: put that into an environment variable, and name the variable in api_key_env."
+        )
     elif not models:
-        notes.append("lists no model: load one, or name it")
+        notes.append("It lists no model: load one, or name it.")
     if KINDS[kind].cannot_know:
         notes.append(str(KINDS[kind].cannot_know))
     return notes

@@ -94,5 +94,5 @@ def test_a_server_without_models_and_metrics_says_how_to_mend_it() -> None:
     """The hint and the notes follow the name; a kind that was not chosen is not judged."""
     row = {"kind": "llama_cpp", "title": "llama.cpp", "version": None, "models": [], "metrics": False,
            "metrics_hint": "start llama-server with --metrics", "notes": ["lists no model"]}  # fmt: skip
-    expected = ["llama.cpp.", "lists no model", "start llama-server with --metrics"]
+    expected = ["llama.cpp.", "Metrics: start llama-server with --metrics.", "lists no model"]
     assert server_sentences(row, None, ENGLISH) == server_sentences(row, "llama_cpp", ENGLISH) == expected

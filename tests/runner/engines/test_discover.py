@@ -104,10 +104,10 @@ def test_notes_say_what_a_sweep_would_want_to_know() -> None:
     """Slots and their context, the limit that SGLang tells, a missing key, a missing model."""
     notes = {name: found(getattr(shapes, name)) for name in ("LLAMA_CPP", "SGLANG", "LITELLM", "TRANSFORMERS")}
     texts = {name: " ".join(server.identity.notes) for name, server in notes.items() if server}
-    assert "4 slots with a context of 2048 tokens each" in texts["LLAMA_CPP"]
-    assert "at most 48 requests at once" in texts["SGLANG"]
-    assert "wants an API key" in texts["LITELLM"]
-    assert "lists no model" in texts["TRANSFORMERS"]
+    assert "4 slots with a context of 2048 tokens each." in texts["LLAMA_CPP"]
+    assert "At most 48 requests at once." in texts["SGLANG"]
+    assert "It wants an API key" in texts["LITELLM"]
+    assert "It lists no model" in texts["TRANSFORMERS"]
 
 
 def test_only_harmless_gets_are_sent() -> None:
@@ -202,6 +202,6 @@ def test_a_real_llama_cpp_and_the_built_in_engine_are_found(tmp_path: Path) -> N
     servers = asyncio.run(look())
     assert set(servers) == {"llama_cpp", "simulated"}
     assert servers["llama_cpp"].identity.metrics is True
-    assert "2 slots with a context of 512 tokens each" in servers["llama_cpp"].identity.notes
+    assert "2 slots with a context of 512 tokens each." in servers["llama_cpp"].identity.notes
     assert servers["simulated"].identity.metrics is True
     assert servers["simulated"].identity.models
