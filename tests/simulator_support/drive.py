@@ -43,9 +43,13 @@ def drive(
     arrivals: list[Arrival],
     skip: bool = False,
     check: Callable[[Run, list[Work]], None] | None = None,
+    between: Callable[[Run], None] | None = None,
     most: int = 200_000,
 ) -> Run:
-    """Until everything is answered. `arrivals` by time. `skip`: quiet steps at once; `check`: at each start."""
+    """Until everything is answered. `arrivals` by time.
+
+    `skip`: quiet steps at once. `between`: before each start; `check`: after it.
+    """
     engine = Engine(scheduler, knobs, cost, blocks)
     run = Run(engine, steps_ended={lane.index: [] for lane in engine.state.lanes})
     coming = list(arrivals)
@@ -60,6 +64,8 @@ def drive(
             engine.submit(coming.pop(0)[1], now)
         for ended in engine.finish(now):
             _note_end(run, ended, firsts)
+        if between:
+            between(run)
         begun = engine.start(now, (round(coming[0][0] * MS) if coming else inf) if skip else -inf)
         for work in begun:
             _note_start(run, work)
