@@ -62,6 +62,7 @@ class Scraper:
         self._now_ns = now_ns
         self._names = kind.metrics or ANY_METRICS
         self._hint = kind.metrics_hint
+        self._nothing_known = scrub(f"{source.metrics_url} shows none of the metrics that are known of {kind.title}")
         self._metrics_url = source.metrics_url
         self._slots_url = server_root(source.base_url) + kind.slots_path if kind.slots_path else None
         self._status_url = server_root(source.base_url) + kind.status_path if kind.status_path else None
@@ -101,14 +102,25 @@ class Scraper:
         if source != "none" and metrics.text is None:
             ended_ns = self._now_ns()
         if metrics.text is not None:
-            told = await self._told(metrics.text)
-            facts, source = facts | {k: v for k, v in told.items() if v is not None}, "metrics"
-        if source == "none" and not self.blind:
+            told = {k: v for k, v in (await self._told(metrics.text)).items() if v is not None}
+            if self._is_known(told):
+                facts, source = facts | told, "metrics"
+        if source == "none" and metrics.text is None and not self.blind:
             return None
         started_s = next((p.started_s for p in (metrics, *beside) if p.started_s is not None), None)
         facts = {"server_start_s": started_s} | facts
         middle_ns = (began_ns + ended_ns) // 2
         return EngineSample(cell, middle_ns - origin_ns, source, (ended_ns - began_ns) / 1e6, **facts)
+
+    def _is_known(self, told: dict[str, Any]) -> bool:
+        """False for a page without any of the metrics looked for; they may come with the first request, so it is asked
+        on, and the hint goes when they do."""
+        if told.keys() - {"server_start_s"}:
+            if self.hint == self._nothing_known:
+                self.hint = None
+            return True
+        self.hint = self.hint or self._nothing_known
+        return False
 
     def _forget(self, metrics: _Page, slots: _Page, status: _Page) -> None:
         """Addresses that will never tell anything are not asked again."""

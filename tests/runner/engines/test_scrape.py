@@ -262,3 +262,26 @@ def test_a_page_that_never_answers_does_not_stop_the_next_look(monkeypatch: pyte
     assert failed is None
     assert sample is not None
     assert not scraper.blind
+
+
+@pytest.mark.parametrize("body", ['{"error":"Unexpected endpoint or method"}', "python_info 1\n", ""])
+def test_a_page_without_a_known_metric_tells_nothing_until_it_does(body: str) -> None:
+    """Some servers answer any path with 200 and an error object, others show a metric from its first event on: nothing
+    is claimed to be told, the hint says why, and goes when the metrics come."""
+    pages = iter([body, RUNNING + "1\n"])
+
+    async def answer(_: Request) -> Reply:
+        return 200, {}, next(pages)
+
+    async def run() -> None:
+        async with serve_pages(answer) as base, httpx.AsyncClient(trust_env=False) as http:
+            scraper = Scraper(http, Source("vllm", base, f"{base}/metrics"), 0.1)
+            sample = await scraper.sample(0, 0)
+            assert sample is not None
+            assert (sample.source, sample.running, scraper.blind) == ("none", None, False)
+            assert "none of the metrics that are known of vLLM" in str(scraper.hint)
+            sample = await scraper.sample(0, 0)
+            assert sample is not None
+            assert (sample.source, sample.running, scraper.hint) == ("metrics", 1, None)
+
+    asyncio.run(run())
