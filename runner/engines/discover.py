@@ -12,7 +12,7 @@ import httpx
 import psutil
 
 from runner.engines.catalogue import KINDS
-from runner.engines.identify import MODELS, PATHS, Answer, Identity, identify
+from runner.engines.identify import HEALTH, MODELS, PATHS, Answer, Identity, identify, is_litellm
 from runner.load.client import auth_headers
 from runner.load.targets import refusal
 from runner.load.transport import StampedTransport
@@ -53,7 +53,7 @@ async def discover(ports: Sequence[int] = USUAL_PORTS, hosts: Sequence[str] | No
             return [found for found in looks if found is not None]
 
         async def from_a_container() -> list[Found]:
-            return await look_at(DOCKER_HOST) if await _is_another_machine(DOCKER_HOST) else []
+            return await look_at(DOCKER_HOST) if await is_another_machine(DOCKER_HOST) else []
 
         looks = [from_a_container(), look_at(LOOPBACK)] if hosts is None else [look_at(host) for host in hosts]
         return [found for part in await asyncio.gather(*looks) for found in part]
@@ -75,6 +75,8 @@ async def inspect(url: str, api_key_env: str | None = None, client: httpx.AsyncC
             await ask(MODELS)
             if answers:
                 await asyncio.gather(*(ask(path) for path in PATHS if path != MODELS))
+                if not is_litellm(answers):
+                    await ask(HEALTH)
     identity = identify(answers)
     return Found(scrub(url), KINDS[identity.kind].apis[0], identity) if identity else None
 
@@ -93,7 +95,7 @@ async def _get(http: httpx.AsyncClient, url: str, api_key_env: str | None) -> An
     return Answer(response.status_code, response.text, response.headers.get("server", ""))
 
 
-async def _is_another_machine(host: str) -> bool:
+async def is_another_machine(host: str) -> bool:
     """True for a name that leads to private addresses of which none is this machine's own: the host of a container."""
     addresses = await _resolve(host, CONNECT_S)
     mine = {a.address.partition("%")[0] for found in psutil.net_if_addrs().values() for a in found}

@@ -10,11 +10,12 @@ from runner.engines.catalogue import KINDS
 from runner.engines.metrics_text import read_fields
 
 MODELS = "/v1/models"
-# nothing here makes a server generate; LiteLLM's /health would
+LITELLM_ALIVE = "/health/liveliness"
 PATHS = (
     MODELS, "/api/extra/version", "/api/v0/models", "/api/version", "/api/tags", "/version", "/props", "/info",
-    "/server_info", "/health", "/health/liveliness", "/system", "/metrics", "/v1/internal/model/info",
+    "/server_info", LITELLM_ALIVE, "/system", "/metrics", "/v1/internal/model/info",
 )  # fmt: skip
+HEALTH = "/health"  # asked last, and never of LiteLLM, which answers it by a request to each of its models
 # what servers call themselves in /v1/models
 OWNERS = {
     "llamacpp": "llama_cpp", "vllm": "vllm", "sglang": "sglang", "library": "ollama", "organization_owner": "lmstudio",
@@ -161,12 +162,10 @@ def _is_vllm(answers: Answers) -> bool:
     return isinstance(_at(answers, "/version").json.get("version"), str) and "\nvllm:" in f"\n{_metrics_text(answers)}"
 
 
-def _is_litellm(answers: Answers) -> bool:
+def is_litellm(answers: Answers) -> bool:
     """https://docs.litellm.ai/docs/proxy/health."""
-    return (
-        "I'm alive!" in _at(answers, "/health/liveliness").text[:40]
-        and _at(answers, "/health/liveliness").status == 200
-    )
+    alive = _at(answers, LITELLM_ALIVE)
+    return alive.status == 200 and "I'm alive!" in alive.text[:40]
 
 
 def _is_localai(answers: Answers) -> bool:
@@ -184,7 +183,7 @@ def _is_mlx(answers: Answers) -> bool:
     listed = _at(answers, MODELS)
     rows = listed.json.get("data")
     unowned = isinstance(rows, list) and all(isinstance(r, dict) and "owned_by" not in r for r in rows)
-    return unowned and listed.server.startswith("BaseHTTP") and _at(answers, "/health").json == {"status": "ok"}
+    return unowned and listed.server.startswith("BaseHTTP") and _at(answers, HEALTH).json == {"status": "ok"}
 
 
 def _is_webui(answers: Answers) -> bool:
@@ -218,7 +217,7 @@ _SAYS: tuple[tuple[str, Callable[[Answers], bool]], ...] = (
     ("llama_cpp", _owned_by("llama_cpp")),
     ("vllm", _is_vllm),
     ("localai", _is_localai),
-    ("litellm", _is_litellm),
+    ("litellm", is_litellm),
     ("ollama", _is_ollama),
     ("ollama", _owned_by("ollama")),
     ("koboldcpp", _owned_by("koboldcpp")),

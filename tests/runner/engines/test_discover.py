@@ -3,6 +3,8 @@
 import asyncio
 import contextlib
 import json
+import socket
+import threading
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -10,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from runner.engines.address import free_port, host_and_port
-from runner.engines.discover import USUAL_PORTS, Found, discover, inspect
+from runner.engines.discover import USUAL_PORTS, Found, discover, inspect, is_another_machine
 from runner.engines.identify import Answer, identify
 from runner.engines.server import Server
 from tests.engines_support import server_pages as shapes
@@ -117,6 +119,9 @@ def test_only_harmless_gets_are_sent() -> None:
     assert {request.method for request in ASKED} == {"GET"}
     assert len(ASKED) > 5
     assert not [r.path for r in ASKED if "generate" in r.path or "completion" in r.path or "chat" in r.path]
+    ASKED.clear()
+    found(shapes.LITELLM)
+    assert "/health" not in [request.path for request in ASKED]  # it would answer by a request to each of its models
 
 
 def test_closed_and_silent_ports_cost_less_than_three_seconds() -> None:
@@ -205,3 +210,38 @@ def test_a_real_llama_cpp_and_the_built_in_engine_are_found(tmp_path: Path) -> N
     assert "2 slots with a context of 512 tokens each." in servers["llama_cpp"].identity.notes
     assert servers["simulated"].identity.metrics is True
     assert servers["simulated"].identity.models
+
+
+@pytest.mark.parametrize(
+    ("addresses", "expected"),
+    [
+        (["192.168.65.254"], True),
+        (["127.0.0.1"], False),
+        (["8.8.8.8"], False),
+        (["192.168.65.254", "8.8.8.8"], False),
+        ([], False),
+    ],
+    ids=["private", "loopback", "public", "both", "unknown"],
+)
+def test_a_container_looks_at_its_host_only_by_a_private_address(
+    monkeypatch: pytest.MonkeyPatch, addresses: list[str], expected: bool
+) -> None:
+    """host.docker.internal is followed to another private address, never to a public one or back to ourselves."""
+
+    def getaddrinfo(*_: object, **__: object) -> list[tuple[int, int, int, str, tuple[str, int]]]:
+        if not addresses:
+            raise socket.gaierror("unknown name")
+        return [(2, 1, 6, "", (address, 0)) for address in addresses]
+
+    monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
+    assert asyncio.run(is_another_machine("host.docker.internal")) is expected
+
+
+def test_a_silent_name_server_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither the look nor the end of its event loop waits for the answer."""
+    answered = threading.Event()
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: answered.wait(30) and [])
+    began = time.monotonic()
+    assert asyncio.run(is_another_machine("host.docker.internal")) is False
+    assert time.monotonic() - began < 5
+    answered.set()
