@@ -72,6 +72,7 @@ def phase_text(phase: str, words: Words) -> str:
         "warmup": words.text("warming up, not counted yet"),
         "measure": words.text("measuring"),
         "drain": words.text("letting the last answers end"),
+        "cooldown": words.text("letting the machine cool down"),
         "idle": words.text("waiting until the server is idle"),
         "stopping": words.text("ending"),
     }
@@ -95,7 +96,7 @@ def client_sentence(line: Line, words: Words) -> tuple[bool, str]:
 
 def growing_result(rows: Sequence[Line]) -> dict[str, Any]:
     """The ended cells as a result object without a choice, for the frontier so far. The last line of a cell counts."""
-    latest = {int(r["cell"]): dict(r) for r in rows if isinstance(r.get("cell"), int)}
+    latest = {int(r["cell"]): dict(r) for r in rows if isinstance(r.get("cell"), int) and not r.get("drift")}
     cells = [latest[n] for n in sorted(latest)]
     on = frontier([x for x in cells if x.get("status") == "ok"])
     return {"cells": [{**x, "on_frontier": x["cell"] in on} for x in cells], "choice": {}}

@@ -11,6 +11,7 @@ from typing import Any
 
 from runner.config import Scalar, SweepConfig
 from runner.cores import usable_cores
+from runner.engines.silence import silence
 from runner.errors import SettingFailed
 from runner.live import LiveFeed
 from runner.load.event_rate import load_processes
@@ -267,7 +268,9 @@ class _Ending:
             return cell
         if self._own_failure:
             return failed_cell(cell, self._own_failure)
-        return judged_cell(cell, kinds)
+        rows = self._tools.writer.rows
+        quiet = await asyncio.to_thread(silence, rows.requests, rows.engine, self._tools.config.run.request_timeout_s)
+        return failed_cell(cell, quiet) if quiet else judged_cell(cell, kinds)
 
 
 def kind_of_end(record: RequestRecord) -> str:

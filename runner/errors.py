@@ -19,7 +19,7 @@ class SettingFailed(GoodputError):
     ) -> None:
         super().__init__(detail)
         self.error_kind = error_kind
-        # port_in_use | not_ready | exited | out_of_memory | unreachable | bad_command
+        # port_in_use | not_ready | exited | out_of_memory | unreachable | bad_command | server_hung
         # of hooks: hook_failed | hook_timeout | not_restarted
         self.exit_code = exit_code
         self.log_tail = log_tail

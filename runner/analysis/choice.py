@@ -3,7 +3,7 @@
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -40,6 +40,10 @@ TEXTS = {
         "({goodput:.2f}) came from {setting} at {load}, where {share} of the requests met their targets{raw}."
     ),
     "nothing_measured": "No setting could be chosen: no cell was measured to its end.",
+    "all_failed": (
+        "No cell was measured to its end, so no setting could be chosen: {failed} of {cells} cells failed, {count} of "
+        "them because {why}."
+    ),
     "no_targets": "No setting could be chosen: no request of a class with targets fell into a measured window.",
     "raw_costs": (
         "; going by raw throughput would pick {raw_setting} at {raw_load}, with {more} more output tokens per second, "
@@ -48,6 +52,36 @@ TEXTS = {
     "raw_same": "; it also has the most output tokens per second",
     "raw_unjudged": "; going by raw throughput would pick {raw_setting} at {raw_load}",
 }
+
+
+WHY = {
+    "out_of_memory": "the server ran out of memory",
+    "exited": "the server ended by itself",
+    "bad_command": "the server could not be started with this command",
+    "port_in_use": "the server's port was taken",
+    "not_ready": "the server did not become ready in time",
+    "unreachable": "the server was not reachable",
+    "connect": "the server was not reachable",
+    "server_hung": "the server hung",
+    "context_overflow": "a prompt did not fit the context",
+    "model_not_found": "the server did not have the model",
+    "unauthorized": "the server wanted another key",
+    "timeout": "the server did not answer in time",
+    "hook_failed": "the command that changes the server failed",
+    "hook_timeout": "the command that changes the server took too long",
+    "not_restarted": "the server was not started anew",
+}
+OTHER = "their requests ended as {}"
+
+
+@dataclass(frozen=True)
+class Failures:
+    """Failed cells of a sweep, how many cells it has, and their most frequent kind."""
+
+    failed: int
+    cells: int
+    kind: str
+    count: int
 
 
 @dataclass(frozen=True)
@@ -123,14 +157,16 @@ def change(setting: Mapping[str, Any], config: SweepConfig) -> tuple[int, int]:
     return sum(1 for s in steps if s), sum(steps)
 
 
-def choice_dict(points: Sequence[Point], chosen: Point | None, share_target: float) -> dict[str, Any]:
+def choice_dict(
+    points: Sequence[Point], chosen: Point | None, share_target: float, failures: Failures | None = None
+) -> dict[str, Any]:
     """The `choice` of the result object from all points and the one of `choose`.
 
     Without a chosen point only `reason` and the raw-throughput winner are told, the other keys are null.
     """
     raw = max(points, key=lambda p: p.output_tok_per_s, default=None)
     if chosen is None or raw is None:
-        return _no_choice(raw)
+        return _no_choice(raw, failures)
     met = chosen.qualifies(share_target)
     low, high = chosen.share.bounds or (0.0, 1.0)
     values = {
@@ -168,19 +204,22 @@ def choice_dict(points: Sequence[Point], chosen: Point | None, share_target: flo
     }
 
 
-def _no_choice(raw: Point | None) -> dict[str, Any]:
-    template = "nothing_measured" if raw is None else "no_targets"
+def _no_choice(raw: Point | None, failures: Failures | None) -> dict[str, Any]:
+    template = "no_targets" if raw else "all_failed" if failures else "nothing_measured"
+    values = (
+        asdict(failures) | {"why": WHY.get(failures.kind, OTHER.format(failures.kind))} if failures and not raw else {}
+    )
     unknown = dict.fromkeys(("setting", "request_rate", "load", "share", "share_low", "share_high", "goodput_per_s"))
     return {
         **unknown,
-        "reason": TEXTS[template],
+        "reason": TEXTS[template].format(**values),
         "target_met": False,
         "raw_throughput_setting": raw.setting if raw else None,
         "cells": [],
         "raw_throughput_load": raw.load if raw else None,
         "raw_throughput_cells": list(raw.cells) if raw else [],
         "reason_templates": [TEXTS[template]],
-        "reason_values": {},
+        "reason_values": values,
     }
 
 

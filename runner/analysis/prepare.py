@@ -24,6 +24,7 @@ from runner.config import RequestClass, SweepConfig, is_load_key
 from runner.plan import plan_cells
 from storage.tables import SweepTables
 
+ENDED = ("ok", "failed", "skipped")
 LATENCIES = ("ttft_ms", "tpot_ms", "e2e_ms")
 RATES = ("output_tok_per_s", "prompt_tok_per_s", "request_per_s", "offered_rate")
 LOOP_LAG_MS = 100.0  # worst lateness of a timer in a second; more than one second in ten, but not a single hiccup
@@ -55,6 +56,7 @@ class Prepared:
     requests: pd.DataFrame
     gaps: Gaps
     cells: tuple[CellFacts, ...]
+    drift: CellFacts | None = None  # the first cell once more, not one of `cells`: nothing is chosen from it
 
 
 def prepare(tables: SweepTables) -> Prepared:
@@ -70,12 +72,13 @@ def prepare(tables: SweepTables) -> Prepared:
         engine = tables.engine[tables.engine["cell"] == cell]
         client = tables.client[tables.client["cell"] == cell]
         facts.append(_cell_facts(record, requests.iloc[rows], rows, engine, client, config, simulated))
-    return Prepared(tables, config, requests, gap_table(requests), tuple(facts))
+    again = next((f for f in facts if f.repeat >= config.run.repeats), None)
+    return Prepared(tables, config, requests, gap_table(requests), tuple(f for f in facts if f is not again), again)
 
 
 def _records(cells: pd.DataFrame, config: SweepConfig) -> list[dict[Any, Any]]:
-    """The cells as they were run, and those that never started as pending ones, in order."""
-    started = cells.to_dict("records")
+    """The cells that ended, and as pending ones those that did not start or were cut by the end of the runner."""
+    started = [record for record in cells.to_dict("records") if record["status"] in ENDED]
     known = {int(record["cell"]) for record in started}
     unset = {"status": "pending", "window_start_ns": None, "window_end_ns": None}
     waiting = [{**asdict(planned), **unset} for planned in plan_cells(config) if planned.cell not in known]
@@ -217,6 +220,7 @@ def _warnings(
         "client_saturated": _client_saturated(client, span),
         "rate_not_reached": _rate_not_reached(rows, span),
         "server_serialises": _server_serialises(rows, base, span, setting),
+        "metrics_lost": _metrics_lost(engine, span),
         "server_restarted": {} if restarted(engine) else None,
         "no_steady_state": {} if _drifts(rows, config) else None,
         "overload": {} if _overloaded(rows, base, config, span) else None,
@@ -265,6 +269,16 @@ def _server_serialises(
     if int(streamed.sum()) < 4 or base["engine"]["streams_max"] != 1 or busy["streams_mean"] < 2.0:
         return None
     return {"in_system": busy["streams_max"]}
+
+
+def _metrics_lost(engine: pd.DataFrame, span: tuple[float, float]) -> dict[str, Any] | None:
+    """The server's own numbers came, and then did not until the window's end: 10 s and a quarter of it, or more."""
+    told = floats(engine["at_ns"])[engine["source"].to_numpy(dtype=object) != "none"]
+    if not len(told):
+        return None
+    missing_s = (span[1] - max(float(told.max()), span[0])) / 1e9
+    window_s = (span[1] - span[0]) / 1e9
+    return {"missing_s": missing_s} if missing_s >= max(10.0, window_s / 4) else None
 
 
 def _drifts(rows: pd.DataFrame, config: SweepConfig) -> bool:

@@ -1,13 +1,15 @@
 """One sweep's tables -> the result object that the command line prints and the pages show."""
 
 import math
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from runner.analysis.bound import bounds_of_settings
-from runner.analysis.choice import Point, choice_dict, choose
+from runner.analysis.choice import Failures, Point, choice_dict, choose
+from runner.analysis.drift import Change, drift_alone, drift_of
 from runner.analysis.frontier import frontier
 from runner.analysis.goodput import RULES, Judged, judge, stalled_but_fine_on_average
 from runner.analysis.prepare import Prepared, prepare
@@ -52,6 +54,7 @@ def score(
     points = points_of(prepared, rows, wanted, judged, rule)
     chosen = choose(points, prepared.config, alpha)
     by_rule = {name: choose(points_of(prepared, rows, wanted, judged, name), prepared.config, alpha) for name in RULES}
+    drift, changes = drift_of(prepared, wanted, judged, rule)
     result = {
         "sweep_id": meta["sweep_id"],
         "name": meta["name"],
@@ -64,8 +67,12 @@ def score(
         "share_target": alpha,
         "cells": rows,
         "bounds": bounds_of_settings(rows),
-        "choice": {**choice_dict(points, chosen, alpha), "start_line": _start_line(meta["backend"], rows, chosen)},
-        "warnings": [w.as_dict() for w in _sweep_warnings(prepared, judged, chosen, by_rule)],
+        "choice": {
+            **choice_dict(points, chosen, alpha, failures_of(rows)),
+            "start_line": _start_line(meta["backend"], rows, chosen),
+        },
+        "drift": drift,
+        "warnings": [w.as_dict() for w in _sweep_warnings(prepared, judged, chosen, by_rule, changes)],
     }
     return dict(plain(result))
 
@@ -95,14 +102,26 @@ def cell_row(
         client=tables.client[tables.client["cell"] == cell],
     )
     prepared = prepare(one)
+    again = prepared.drift is not None and prepared.drift.cell == cell
+    prepared = drift_alone(prepared) if again else prepared
     wanted = targets_of(prepared.config) if targets is None else dict(targets)
     rows, _ = score_cells(prepared, wanted, judge(prepared.requests, prepared.gaps, wanted), rule)
-    return next(dict(plain(row)) for row in rows if row["cell"] == cell)
+    found = next(row for row in rows if row["cell"] == cell)
+    return dict(plain({**found, "drift": True} if again else found))
 
 
 def targets_of(config: SweepConfig) -> dict[str, Slo]:
     """Targets by class name, as the sweep was configured. Classes without are background."""
     return {c.name: c.slo for c in config.classes if c.slo is not None}
+
+
+def failures_of(rows: Sequence[Mapping[str, Any]]) -> Failures | None:
+    """Of the failed cells the most frequent kind, the first of equals; null when none failed."""
+    kinds = Counter(str(row["error_kind"]) for row in rows if row["status"] == "failed")
+    if not kinds:
+        return None
+    kind, count = kinds.most_common(1)[0]
+    return Failures(kinds.total(), len(rows), kind, count)
 
 
 def _common_rule(targets: Mapping[str, Slo]) -> str | None:
@@ -118,19 +137,27 @@ def _status(prepared: Prepared) -> str:
 
 
 def _sweep_warnings(
-    prepared: Prepared, judged: Judged, chosen: Point | None, by_rule: Mapping[GapRule, Point | None]
+    prepared: Prepared,
+    judged: Judged,
+    chosen: Point | None,
+    by_rule: Mapping[GapRule, Point | None],
+    changes: Sequence[Change],
 ) -> list[MeasurementWarning]:
     out = []
     run = prepared.config.run
     usual = max(30.0, 0.1 * run.duration_s)
     if run.warmup < usual:
         out.append(MeasurementWarning("short_warmup", None, {"warmup_s": run.warmup, "usual_s": usual}))
+    if any(c.differs for c in changes):
+        told = ", ".join(c.text for c in changes if c.differs)
+        out.append(MeasurementWarning("drift", None, {"changes": told}))
     settings = {name: point.setting for name, point in by_rule.items() if point is not None}
     differ = [name for name, setting in settings.items() if chosen is not None and setting != chosen.setting]
     if differ:
         out.append(MeasurementWarning("rule_sensitive", None, {"rules": ", ".join(differ)}))
     hidden = stalled_but_fine_on_average(prepared.requests, judged)
-    count = int((hidden & prepared.requests["in_window"].to_numpy(dtype=bool)).sum())
+    chosen_from = np.isin(prepared.requests["cell"].to_numpy(dtype=np.int64), [f.cell for f in prepared.cells])
+    count = int((hidden & chosen_from & prepared.requests["in_window"].to_numpy(dtype=bool)).sum())
     if count:
         out.append(MeasurementWarning("stalls_hidden", None, {"count": count}))
     return out

@@ -26,6 +26,10 @@ TEXTS: dict[str, tuple[str, str]] = {
         "The server restarted during this cell: its lifetime counters fell back.",
         "Read its log for the reason, then measure the cell again.",
     ),
+    "metrics_lost": (
+        "The server stopped telling its own numbers {missing_s:.0f} s before the window's end.",
+        "Read what is said about its batch and cache as that of the time before; the answers were measured to the end.",
+    ),
     "low_n": (
         "Only {n} requests were completed in the window; percentiles and shares need at least {needs}.",
         "Measure longer or at a higher rate.",
@@ -91,6 +95,11 @@ TEXTS: dict[str, tuple[str, str]] = {
         "Warm-up was {warmup_s:.0f} s, less than the usual {usual_s:.0f} s: the run is short.",
         "Read the result as indicative and measure longer before acting on it.",
     ),
+    "drift": (
+        "The first cell, measured again at the end, gave {changes}: the machine changed while the sweep ran.",
+        "End other work on the machine, let it cool down between cells ([run] cool_down_s) and measure again; do not "
+        "trust small differences between settings that were measured far apart.",
+    ),
     "rule_sensitive": (
         "The chosen setting depends on the gap rule: {rules} would choose another one.",
         "Compare the rules on the results page and decide which stall your users notice.",
@@ -110,7 +119,15 @@ INVALIDATING = frozenset(
     }
 )  # fmt: skip
 
-CELL_FLAGS = frozenset(TEXTS) - {"errors", "user_clock", "short_warmup", "rule_sensitive", "stalls_hidden"}
+CELL_FLAGS = frozenset(TEXTS) - {
+    "metrics_lost",
+    "drift",
+    "errors",
+    "user_clock",
+    "short_warmup",
+    "rule_sensitive",
+    "stalls_hidden",
+}
 
 
 @dataclass(frozen=True)

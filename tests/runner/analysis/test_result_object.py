@@ -129,7 +129,10 @@ def test_failed_skipped_and_pending_cells_appear_with_nulls() -> None:
     assert [c["status"] for c in result["cells"]] == ["failed", "skipped", "pending"]
     assert result["cells"][0]["error_kind"] == "out_of_memory"
     assert result["choice"]["setting"] is None
-    assert result["choice"]["reason"] == "No setting could be chosen: no cell was measured to its end."
+    assert result["choice"]["reason"] == (
+        "No cell was measured to its end, so no setting could be chosen: 1 of 3 cells failed, 1 of them because the "
+        "server ran out of memory."
+    )
     assert result["status"] == "interrupted"
     for cell in result["cells"]:
         assert set(cell) >= CELL_KEYS

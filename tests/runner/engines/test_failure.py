@@ -21,6 +21,19 @@ CAPTURES = Path(__file__).parents[2] / "engines_support" / "captures"
         "ValueError: The model's max seq len (131072) is larger than the maximum number of tokens that can be "
         "stored in KV cache (42000).",
         "OSError: [Errno 12] Cannot allocate memory",
+        "torch.OutOfMemoryError: HIP out of memory. Tried to allocate 512.00 MiB.",
+        "ROCm error: out of memory in function alloc at ggml-cuda.cu:120",
+        "hipMalloc failed with hipErrorOutOfMemory",
+        "ggml_metal_graph_compute: error: Insufficient Memory (00000008:kIOGPUCommandBufferCallbackErrorOutOfMemory)",
+        "ggml_metal_buffer_init: error: failed to allocate buffer, size = 24576.00 MiB",
+        "libc++abi: [metal::malloc] Attempting to allocate 17179869184 bytes which is greater than the maximum allowed "
+        "buffer size of 9534832640 bytes.",
+        "vk::DeviceLost: VK_ERROR_OUT_OF_DEVICE_MEMORY",
+        "UR_RESULT_ERROR_OUT_OF_DEVICE_MEMORY",
+        "ggml_gallocr_reserve_n: failed to allocate CUDA0 buffer of size 8858370048",
+        "RuntimeError: CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`",
+        "Error: model requires more system memory (9.3 GiB) than is available (7.1 GiB)",
+        "memory cgroup: oom-kill of the task",
     ],
 )
 def test_out_of_memory_is_recognised_in_the_words_of_each_engine(line: str) -> None:
@@ -37,12 +50,40 @@ def test_another_mistake_is_not_called_out_of_memory() -> None:
     assert "while starting (exit code 1)" in str(failed)
 
 
-def test_a_kill_by_the_system_is_explained() -> None:
-    """Signal 9 that we did not send usually is the kernel's out-of-memory killer; the log cannot say so."""
-    failed = died(-9, "", "while serving")
-    assert failed.error_kind == "exited"
-    assert "signal 9" in str(failed)
-    assert "memory runs out" in str(failed)
+@pytest.mark.parametrize("exit_code", [-9, 137])
+def test_a_kill_by_the_system_counts_as_out_of_memory(exit_code: int) -> None:
+    """Signal 9 that we did not send, or 128 + 9 behind a shell or a container; the log cannot say so."""
+    failed = died(exit_code, "loading tensors", "while serving")
+    assert failed.error_kind == "out_of_memory"
+    assert failed.exit_code == exit_code
+    assert "as the kernel does it when memory runs out" in str(failed)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "error: invalid argument: --no-such-flag",
+        "api_server.py: error: unrecognized arguments: --no-such-flag",
+        "api_server.py: error: argument --max-num-seqs: invalid choice: '0'",
+        "error: unexpected argument '--no-such-flag' found",
+        "flag provided but not defined: -no-such-flag",
+        "Error: No such option: --no-such-flag",
+    ],
+)
+def test_a_flag_that_the_server_does_not_take_is_named(line: str) -> None:
+    """llama.cpp, Python's argparse, Rust's clap, Go and click; the sentence shows what the server said."""
+    failed = died(2, f"usage: server [options]\n{line}\n", "while starting")
+    assert failed.error_kind == "bad_command"
+    assert line in str(failed)
+    assert died(2, line, "while serving").error_kind == "exited"
+
+
+def test_a_failed_assertion_is_shown_in_the_reason() -> None:
+    """ggml ends with SIGABRT and one line that says where."""
+    line = "/src/ggml-cuda.cu:83: GGML_ASSERT(n_tokens <= n_batch) failed"
+    failed = died(-6, f"slot update\n{line}\n", "while serving")
+    assert (failed.error_kind, failed.exit_code) == ("exited", -6)
+    assert line in str(failed)
 
 
 def test_log_tail_is_the_last_lines_that_say_something() -> None:
