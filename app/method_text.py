@@ -55,6 +55,24 @@ def metrics(w: Words) -> list[Entry]:
             w.text("clock"),
             w.text("On Linux each read carries the time at which the kernel received it; elsewhere the program's own."),
         ),
+        (
+            w.text("batch, seen from outside"),
+            w.text(
+                "A server that batches sends one token of every running answer at the end of a step, so tokens arrive "
+                "in bursts. Where bursts and the pauses between them clearly part, the answers in a burst are counted: "
+                "sequences a step, whether the server tells it or not. Steps that send nothing can't be seen."
+            ),
+        ),
+        (
+            w.text("bound by"),
+            w.text(
+                "What held a setting back at a load, by the first rule that has its evidence: the client did not make "
+                "the load; the KV cache was full while requests waited, or threw some out; the limit of sequences was "
+                "reached for a fifth of the time with others waiting; steps were full of tokens, most prompts were "
+                "longer than the token budget, or requests queued though seats and cache were free; else only the "
+                "load. Where the server tells too little, it says so."
+            ),
+        ),
     ]
 
 

@@ -187,17 +187,17 @@ def batch(result: c.Result, words: Words) -> str:
         return ""
     lines = "".join(f"<li><b>{esc(r['name'])}</b>: {esc(' '.join([r['sentence'], *r['more']]))}</li>" for r in rows)
     slot = figure_slot("batch", words.text("batch limit and observed batch of each setting"))
-    body = f'<div class="scripted">{slot}</div><ul class="facts">{lines}</ul>{_observed(rows, words)}'
+    body = f'<div class="scripted">{slot}</div><ul class="facts">{lines}</ul>{_observed(result, rows, words)}'
     hint = blind_hint(result, words)
     return section("batch", words.text("Limit against observed batch"), body, intro=esc(hint) if hint else "")
 
 
-def _observed(rows: Sequence[dict[str, Any]], words: Words) -> str:
+def _observed(result: c.Result, rows: Sequence[dict[str, Any]], words: Words) -> str:
     shown = told_columns(rows, words)
-    titles = [words.text("setting"), words.text("load"), words.text("bound by"), *(title for _, title, _ in shown)]
-    head = "".join(f'<th scope="col">{esc(t)}</th>' for t in titles)
+    titles = [c.short_title(result), words.text("load"), words.text("bound by"), *(title for _, title, _ in shown)]
+    head = "".join(f'<th scope="col">{_breakable(t)}</th>' for t in titles)
     body = "".join(
-        f'<tr><th scope="row">{_breakable(r["name"])}</th><td>{esc(r["load"])}</td>'
+        f'<tr><th scope="row">{esc(r["short"])}</th><td>{esc(r["load"])}</td>'
         + f"<td>{esc(r['bound'] or NOTHING)}</td>"
         + "".join(f'<td class="n">{esc(table.shown(r.get(key), kind, words))}</td>' for key, _, kind in shown)
         + "</tr>"
