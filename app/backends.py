@@ -91,7 +91,7 @@ def server_sentences(row: Mapping[str, Any], chosen: str | None, w: Words) -> li
         out = [w.text("{name}.", name=name)]
     if chosen is not None and sweep_kind(row) not in ("openai", chosen):
         out.append(
-            w.text("Choose the kind {kind}, so that its own metrics are read.", kind=KINDS[sweep_kind(row)].title)
+            w.text("Choose the kind {kind}, so that it is asked in its own way.", kind=KINDS[sweep_kind(row)].title)
         )
     if row["metrics"]:
         out.append(w.text("It shows its metrics: queue and batch will stand beside what the client sees."))

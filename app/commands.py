@@ -288,6 +288,8 @@ def _print_result(result: Mapping[str, Any]) -> None:
 
     print(text_table(result))
     print(result["choice"]["reason"])
+    if line := result["choice"].get("start_line"):
+        print(line)
 
 
 def _print_probe(answer: Mapping[str, Any]) -> None:

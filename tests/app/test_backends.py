@@ -84,7 +84,7 @@ def test_the_look_at_a_running_engine_names_kind_and_metrics(engine: str) -> Non
     """What was detected, that another kind fits better, that the metrics are on; nothing at a closed port."""
     said = what_it_says({"url": f"{engine}/v1", "kind": "openai"}, ENGLISH)
     assert said[0].startswith("Built-in engine, with ")
-    assert said[1] == "Choose the kind vLLM, so that its own metrics are read."
+    assert said[1] == "Choose the kind vLLM, so that it is asked in its own way."
     assert said[2].startswith("It shows its metrics")
     assert len(what_it_says({"url": engine, "kind": "vllm"}, ENGLISH)) == len(said) - 1
     assert what_it_says({"url": f"http://127.0.0.1:{free_port()}", "kind": "vllm"}, ENGLISH) == []

@@ -86,6 +86,15 @@ def test_show_prints_the_same_object_as_run(finished: tuple[Path, dict[str, Any]
     assert strict(again.stdout) == result
 
 
+def test_show_ends_with_the_line_to_paste(finished: tuple[Path, dict[str, Any], Path]) -> None:
+    """The start command of the chosen setting, in the object and as the last line of the text."""
+    data, result, _ = finished
+    line = result["choice"]["start_line"]
+    assert line.startswith("goodput engine ")
+    assert f"--max-num-seqs {result['choice']['setting']['max_num_seqs']}" in line
+    assert goodput("show", result["sweep_id"], "--data", data).stdout.splitlines()[-1] == line
+
+
 def test_list_show_resume_report_and_delete_work_on_a_finished_sweep(
     finished: tuple[Path, dict[str, Any], Path], tmp_path: Path
 ) -> None:
