@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runner.simulator.ask import ApiError, answer_length, count_chat, error_body, parse_ask
+from runner.simulator.ask import ApiError, answer_length, block_names, count_chat, error_body, parse_ask
 
 
 def ask(body: object, chat: bool = False, context: int = 1024):
@@ -142,3 +142,17 @@ def test_too_long_for_the_context():
     assert error["message"].startswith("This model's maximum context length is 1024 tokens.")
     assert ask({"prompt": "a " * 1014, "max_tokens": 10}).prompt_tokens == 1014
     assert refusal({"prompt": "a " * 1024})["code"] == 400
+
+
+def test_blocks_are_named_by_all_words_up_to_their_end():
+    """Two full blocks of 40 words; another first word renames both, another last word none of them."""
+    words = [f"w{i}" for i in range(40)]
+    names = block_names(words)
+    assert len(set(names)) == 2
+    assert block_names([*words[:39], "other"]) == names
+    assert not set(block_names(["other", *words[1:]])) & set(names)
+    assert block_names([*words[:20], "other", *words[21:]])[0] == names[0]
+    assert block_names(words[:15]) == ()
+    body = json.dumps({"prompt": " ".join(words)}).encode()
+    assert parse_ask(body, False, "tiny", 1024, name_blocks=True).prefix == names
+    assert parse_ask(body, False, "tiny", 1024).prefix == ()

@@ -14,6 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from runner.errors import ConfigError
 from runner.simulator.cost_model import CostModel
 from runner.simulator.presets import EngineProfile
+from runner.simulator.schedulers.by_name import SCHEDULERS
 from runner.simulator.server import Service, start
 from runner.simulator.settings import ServerSettings
 from runner.simulator.state import Knobs
@@ -320,6 +321,129 @@ async def token_times(port: int, body: dict) -> list[float]:
             times.append(time.perf_counter())
     writer.close()
     return times
+
+
+async def every_scheduler_serves(scheduler: str) -> None:
+    knobs = Knobs(4, 64, max_model_len=512, batch_wait_ms=5, kv_bytes_per_token=1000)
+    async with serving(settings_of(kv_tokens=4096, scheduler=scheduler, knobs=knobs)) as (port, service):
+        body = {"prompt": "a " * 20, "max_tokens": 9, "ignore_eos": True}
+        streamed = [call(port, "/v1/completions", {**body, "stream": True}) for _ in range(6)]
+        whole = [call(port, "/v1/completions", body) for _ in range(3)]
+        replies = await asyncio.gather(*streamed, *whole)
+        seen = await samples(port)
+    assert [len(events_of(raw)) for _, raw in replies[:6]] == [9] * 6
+    assert [json.loads(raw)["usage"]["completion_tokens"] for _, raw in replies[6:]] == [9] * 3
+    assert (seen["vllm:prompt_tokens_total"], seen["vllm:generation_tokens_total"]) == (180, 81)
+    assert seen["vllm:time_to_first_token_seconds_count"] == seen["vllm:request_queue_time_seconds_count"] == 9
+    # a batch that answers at its end has no gaps; it computes padded rows, not tokens of its own
+    assert seen["vllm:inter_token_latency_seconds_count"] == (0 if scheduler == "static" else 72)
+    assert seen["vllm:iteration_tokens_total_sum"] >= 180 + 72
+    assert seen["vllm:num_requests_running"] == seen["vllm:num_requests_waiting"] == 0
+    assert seen["vllm:kv_cache_usage_perc"] == 0
+    assert service.live.engine.next_ns == float("inf")
+
+
+@pytest.mark.parametrize("scheduler", list(SCHEDULERS))
+def test_every_scheduler_serves(scheduler: str):
+    """Nine answers at four seats, streamed or not, from each scheduler; the metrics add up and nothing stays behind."""
+    asyncio.run(every_scheduler_serves(scheduler))
+
+
+async def static_answers() -> None:
+    knobs = Knobs(2, max_model_len=64, batch_wait_ms=40)
+    async with serving(settings_of(CostModel(a=20, b=0), scheduler="static", knobs=knobs)) as (port, _):
+        body = {"prompt": "a", "max_tokens": 4, "ignore_eos": True, "stream": True}
+        began = time.perf_counter()
+        times = await token_times(port, body)
+    assert times[0] - began > 0.118  # 40 of waiting for a second one, 4 iterations of 20
+    assert times[-1] - times[0] < 0.06
+
+
+def test_a_static_batch_answers_at_its_end():
+    """All tokens of a streamed answer come together, after the wait and every iteration of the batch."""
+    asyncio.run(static_answers())
+
+
+async def static_stream() -> None:
+    knobs = Knobs(2, max_model_len=64, batch_wait_ms=30_000, stream_static=True)  # begins when both are there
+    async with serving(settings_of(CostModel(a=20, b=0), scheduler="static", knobs=knobs)) as (port, service):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        long = asyncio.create_task(
+            token_times(port, {"prompt": "a", "max_tokens": 30, "ignore_eos": True, "stream": True})
+        )
+        writer.write(http_request("/v1/completions", {"prompt": "a", "max_tokens": 2, "ignore_eos": True}))
+        assert (await read_reply(reader))[0] == 200
+        writer.write(http_request("/health"))
+        assert (await read_reply(reader))[0] == 200
+        assert service.live.engine.running >= 1
+        assert len(await long) == 30
+        writer.close()
+
+
+def test_a_streaming_static_batch_lets_short_answers_go():
+    """The short answer is whole and its connection free while the batch it came in goes on."""
+    asyncio.run(static_stream())
+
+
+async def prefix_cache() -> None:
+    async with serving(settings_of(knobs=Knobs(prefix_caching=True))) as (port, _):
+        common = [f"w{i}" for i in range(40)]
+        replies = [
+            await call(port, "/v1/completions", {"prompt": " ".join([*common, end]), "max_tokens": 1}) for end in "xyz"
+        ]
+        seen = await samples(port)
+    cached = [json.loads(raw)["usage"]["prompt_tokens_details"]["cached_tokens"] for _, raw in replies]
+    assert cached == [0, 32, 32]
+    assert seen["vllm:prefix_cache_queries_total"] == 3 * 41
+    assert seen["vllm:prefix_cache_hits_total"] == 64
+    assert seen["vllm:iteration_tokens_total_sum"] == 41 + 9 + 9
+
+
+def test_prefix_cache_over_http():
+    """40 words in common are two full blocks: 32 tokens are not computed again, and usage and metrics say so."""
+    asyncio.run(prefix_cache())
+
+
+async def side_by_side() -> None:
+    slow, fast = settings_of(CostModel(a=30, b=0)), settings_of(CostModel(a=10, b=0), scheduler="sarathi")
+    async with serving(slow) as (slow_port, _), serving(fast) as (fast_port, service):
+        body = {"prompt": "a", "max_tokens": 12, "ignore_eos": True, "stream": True}
+        times = await asyncio.gather(token_times(slow_port, body), token_times(fast_port, body))
+        assert service.live.metrics.generation_tokens == 12
+    spans = [t[-1] - t[0] for t in times]
+    assert spans[0] > 11 * 0.030 - 0.02
+    assert spans[1] > 11 * 0.010 - 0.02
+    assert spans[0] > spans[1]
+
+
+def test_engines_stand_side_by_side():
+    """Two engines on one loop keep their own pace, queue and counters."""
+    asyncio.run(side_by_side())
+
+
+async def disaggregated() -> None:
+    # 8 Gbit/s: 10 tokens of 1 MB move in 10 ms
+    knobs = Knobs(kv_bytes_per_token=1_000_000, kv_link_gbit_per_s=8)
+    settings = settings_of(CostModel(a=20, b=0), scheduler="distserve", knobs=knobs)
+    async with serving(settings) as (port, service):
+        body = {"prompt": "a " * 10, "max_tokens": 6, "ignore_eos": True, "stream": True}
+        times = await token_times(port, body)
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(http_request("/v1/completions", {**body, "max_tokens": 1000}))
+        await reader.readuntil(b"data: ")
+        writer.transport.abort()  # its KV may be on either side or on its way
+
+        async def idle() -> bool:
+            return service.live.engine.running == 0
+
+        await until(idle)
+        assert [lane.free_blocks for lane in service.live.engine.state.lanes] == [4096, 4096]
+    assert times[-1] - times[0] > 0.010 + 5 * 0.020 - 0.015
+
+
+def test_distserve_over_http():
+    """The first gap has the move in it; a client that leaves frees its blocks on both instances."""
+    asyncio.run(disaggregated())
 
 
 async def first_token() -> None:
