@@ -60,10 +60,13 @@ class Exchange:
 
     def reads(self) -> list[StampedRead]:
         """Body bytes by read, content-encoding removed. Raises ExchangeError (http_error) when it can't be."""
-        raw, start = [], 0
-        for stamp, stop in zip(self.stamps, self.counts, strict=True):
-            raw.append((stamp, self.parts[start] if stop == start + 1 else b"".join(self.parts[start:stop])))
-            start = stop
+        if len(self.stamps) == len(self.parts):  # a piece in each read, as nearly always
+            raw = list(zip(self.stamps, self.parts, strict=True))
+        else:
+            raw, start = [], 0
+            for stamp, stop in zip(self.stamps, self.counts, strict=True):
+                raw.append((stamp, b"".join(self.parts[start:stop])))
+                start = stop
         encoding = (self.header(b"content-encoding") or b"identity").strip().lower()
         if encoding in (b"identity", b""):
             return raw

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import pairwise
+from operator import eq
 from typing import Any
 
 from runner.protocols.channels import ToolPiece
@@ -58,6 +58,13 @@ class Answer:
         self.tools += tools
         self.stamps.append(stamp)
 
+    def add_texts(self, stamps: list[int], texts: list[str]) -> None:
+        """Events that carry answer text and nothing else, one text for each stamp."""
+        self.text += texts
+        self.stamps += stamps
+        if self.first_answer_ns is None:
+            self.first_answer_ns = stamps[0]
+
     def note_usage(self, usage: object) -> None:
         """The last count wins (some servers send a running one); a zero never replaces a count."""
         if isinstance(usage, dict) and (usage.get("completion_tokens") or not self.usage):
@@ -84,7 +91,7 @@ def facts_of(answer: Answer, counts: Counts, *, clean_end: bool, streamed: bool)
         text=_whole_text(answer.text),
         reasoning_text=_whole_text(answer.reasoning),
         chunk_stamps_ns=stamps,
-        shared_stamps=sum(1 for before, after in pairwise(stamps) if before == after),
+        shared_stamps=sum(map(eq, stamps, stamps[1:])),
         first_answer_ns=answer.first_answer_ns,
         output_tokens=counts.output_tokens,
         output_tokens_source=counts.output_tokens_source,

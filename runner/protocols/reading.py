@@ -50,13 +50,9 @@ def _read_events(
     """Every event in turn; returns how many there were."""
     seen = 0
     shortcut = Shortcut(lambda event, probe: _take_event(0, "", event, take, probe))
-    for stamp, data in reads:
-        if shortcut.head and data.startswith(shortcut.head) and data.endswith(shortcut.tail) and parser.idle:
-            plain = None if answer.ended or answer.error else shortcut.text_in(data)
-            if plain is not None:
-                seen += 1
-                answer.add(stamp, plain)
-                continue
+
+    def take_read(stamp: int, data: bytes) -> None:
+        nonlocal seen
         for at, name, text in parser.feed(stamp, data):
             seen += 1
             plain = None if name or answer.ended or answer.error else shortcut.text_of(text)
@@ -67,6 +63,31 @@ def _read_events(
             _take_event(at, name, text, take, answer)
             if len(answer.text) > known and not name:
                 shortcut.learn(text, answer.text[-1])
+
+    def take_alike(alike: list[StampedRead]) -> None:
+        """Reads of one event each, all of the form that the shortcut knows."""
+        nonlocal seen
+        texts = None if answer.ended or answer.error else shortcut.texts_in([data for _, data in alike])
+        if texts is None:  # one of them is not plain
+            for read in alike:
+                take_read(*read)
+        else:
+            seen += len(texts)
+            answer.add_texts([stamp for stamp, _ in alike], texts)
+
+    alike: list[StampedRead] = []
+    head, tail = shortcut.head, shortcut.tail
+    for read in reads:
+        if head and read[1].startswith(head) and read[1].endswith(tail) and (alike or parser.idle):
+            alike.append(read)
+            continue
+        if alike:
+            take_alike(alike)
+            alike = []
+        take_read(*read)
+        head, tail = shortcut.head, shortcut.tail
+    if alike:
+        take_alike(alike)
     last = parser.finish()
     if last:
         malformed = answer.malformed

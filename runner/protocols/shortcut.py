@@ -33,9 +33,17 @@ class Shortcut:
         text = event[len(self._prefix) : -len(self._suffix)]  # empty also where both overlap
         return self._plain(text)
 
-    def text_in(self, read: bytes) -> str | None:
-        """The same for a read that begins with `head` and ends with `tail`: one server-sent event and nothing else."""
-        return self._plain(read[len(self.head) : -len(self.tail)].decode("utf-8", "replace"))
+    def texts_in(self, reads: list[bytes]) -> list[str] | None:
+        """The same for reads that begin with `head` and end with `tail`: one server-sent event and nothing else.
+
+        None when any of them must be parsed: all are looked at in one go.
+        """
+        begin, end = len(self.head), -len(self.tail)
+        texts = [read[begin:end].decode("utf-8", "replace") for read in reads]
+        if not all(texts) or self._plain("".join(texts)) is None:
+            return None
+        self._uses += len(texts) - 1
+        return texts
 
     def _plain(self, text: str) -> str | None:
         # JSON takes no control characters, and these are not printable
