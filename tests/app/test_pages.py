@@ -190,6 +190,22 @@ def test_a_wrong_address_is_told_in_one_sentence(opened: Open) -> None:
         assert at.get("page_link")
 
 
+def test_a_sweep_that_waits_for_a_person_says_what_to_change(opened: Open, made: Path) -> None:
+    """The live page shows the text as text, and its button lets the sweep go on; the other buttons stay."""
+    state = {"pid": os.getpid(), "create_time": psutil.Process().create_time(), "heartbeat_unix_ns": time.time_ns()}
+    waiting_for = {"setting": {"max_num_seqs": 8}, "text": f"Set max_num_seqs to 8 on {HOSTILE} and restart it."}
+    write_state(made, {"status": "paused", **state, "cells_total": 8, "cells_done": 1, "waiting_for": waiting_for})
+    at = opened(ui.LIVE, "made-up")
+    assert at.warning[0].value == ui.plain(waiting_for["text"])
+    assert not asked(made, "continue")
+    at.button(key="continue").click()
+    fine(at.run())
+    assert asked(made, "continue")
+    assert at.button(key="skip")
+    write_state(made, {"status": "running", **state, "cells_total": 8, "cells_done": 1, "waiting_for": None})
+    assert "continue" not in {b.key for b in fine(at.run()).button}
+
+
 def test_a_running_sweep_is_watched_not_opened(opened: Open, made: Path) -> None:
     """While the worker holds the database the results page only points to the live page."""
     state = {"pid": os.getpid(), "create_time": psutil.Process().create_time(), "heartbeat_unix_ns": time.time_ns()}

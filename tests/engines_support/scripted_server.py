@@ -4,6 +4,7 @@
     scripted_server.py --port N [--unready-asks N] [--ignore-term] [--child] [--die-after-asks N] [--say TEXT] …
 
 /health says 503 for the first N asks, /v1/models always 200, /asked how often /health was asked, /pids its processes.
+A chat is answered with the same three words.
 """
 
 import argparse
@@ -47,8 +48,21 @@ class Handler(BaseHTTPRequestHandler):
         else:
             self.answer(404, {})
 
+    def do_POST(self) -> None:
+        """Any chat is answered at once with three words."""
+        self.rfile.read(int(self.headers["Content-Length"]))
+        choices = [
+            {"index": 0, "delta": {"content": word}, "finish_reason": None} for word in ("one", " two", " three")
+        ]
+        usage = {"prompt_tokens": 8, "completion_tokens": 3}
+        last = {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}], "usage": usage}
+        events = [json.dumps(e) for e in (*({"choices": [c]} for c in choices), last)]
+        self.send("".join(f"data: {e}\n\n" for e in (*events, "[DONE]")).encode(), 200)
+
     def answer(self, status: int, body: object) -> None:
-        data = json.dumps(body).encode()
+        self.send(json.dumps(body).encode(), status)
+
+    def send(self, data: bytes, status: int) -> None:
         self.send_response(status)
         self.send_header("Content-Length", str(len(data)))
         self.end_headers()
