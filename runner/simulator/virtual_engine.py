@@ -79,7 +79,7 @@ class VirtualEngine:
         self._unstarted[sequence] = now_ns
         request.sequence = sequence
         self.engine.submit(sequence, now_ns)
-        self.must_plan = True
+        self.must_plan = self.must_plan or None in self.engine.work
         return "running"
 
     def drop(self, request: VirtualRequest) -> None:
@@ -88,7 +88,7 @@ class VirtualEngine:
             del self._requests[request.sequence]
             self._unstarted.pop(request.sequence, None)
             self.engine.drop(request.sequence)
-            self.must_plan = True
+            self.must_plan = self.must_plan or None in self.engine.work
 
     def plan(self, now_ns: int, until_ns: int) -> None:
         """Idle lanes plan. `until_ns`: the next thing outside; until then quiet steps are taken at once."""
