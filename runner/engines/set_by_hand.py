@@ -10,7 +10,7 @@ from runner.engines.catalogue import KINDS
 from runner.engines.proof import Identity, compare, who_answers
 from runner.engines.readiness import wait_until_ready
 from runner.engines.running import Running, User, api_key, metrics_url_of
-from runner.engines.start_line import shown_line
+from runner.engines.start_line import setting_fragment
 from runner.engines.told import contradiction
 from runner.errors import SettingFailed, SettingSkipped
 
@@ -98,10 +98,9 @@ def instruction(config: SweepConfig, setting: Mapping[str, Scalar], before: Mapp
     known = before or {}
     changes = [f"{k} to {_shown(v)}" for k, v in setting.items() if k not in known or known[k] != v]
     listed = " and ".join([", ".join(changes[:-1]), changes[-1]] if len(changes) > 1 else changes)
-    flags = KINDS[config.backend.kind].flags
-    parts = [part for k, v in setting.items() if k in flags for part in (flags[k], _shown(v))]
-    start_line = f" (in its start line: {shown_line(parts, {}, [])})" if parts else ""
-    return f"Set {listed} on the server at {server_root(str(config.backend.url))}{start_line} and restart it."
+    fragment = setting_fragment(config.backend.kind, setting)
+    how = f" with {fragment}" if fragment else ""
+    return f"Set {listed} on the server at {server_root(str(config.backend.url))} and restart it{how}."
 
 
 def _shown(value: Scalar) -> str:

@@ -99,6 +99,17 @@ def setting_line(
     return "\n".join(lines)
 
 
+def setting_fragment(kind: str, setting: Mapping[str, Scalar]) -> str | None:
+    """Only what the setting adds to the start of a server of this kind, on one line: variables, flags, keys of its
+    settings file. Null when no key of it has a known name."""
+    engine = KINDS[kind]
+    variables = [f"{engine.variables[k]}={shlex.quote(_text(v))}" for k, v in setting.items() if k in engine.variables]
+    flags = [part for k, v in setting.items() for part in _flags(engine, k, v)]
+    keys = [f"{engine.file_keys[k]} = {_text(v)}" for k, v in setting.items() if k in engine.file_keys]
+    parts = [f"{', '.join(keys)} in {engine.settings_file}"] if keys else []
+    return "; ".join([*([" ".join([*variables, *flags])] if variables or flags else []), *parts]) or None
+
+
 def suggested_line(backend: Mapping[str, Any], setting: Mapping[str, Scalar]) -> str | None:
     """`setting_line` for a stored backend whose server we did not start; null for a kind that is not known, and for
     the built-in engine, whose hardware is not in the setting."""

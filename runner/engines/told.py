@@ -20,17 +20,16 @@ def read_props(text: str) -> Settings:
 
 
 def read_server_info(text: str) -> Settings:
-    """SGLang's /get_server_info: its start arguments by name."""
+    """SGLang's /server_info, which older versions have at /get_server_info: its start arguments by name."""
     return _chosen(
         _json(text), {"max_num_seqs": "max_running_requests", "max_num_batched_tokens": "chunked_prefill_size"}
     )
 
 
 def read_info(text: str) -> Settings:
-    """TGI's /info."""
-    return _chosen(
-        _json(text), {"max_num_seqs": "max_concurrent_requests", "max_num_batched_tokens": "max_batch_prefill_tokens"}
-    )
+    """TGI's /info; it does not tell max_batch_size, and max_concurrent_requests limits the queue, not the batch."""
+    same = ("max_concurrent_requests", "max_batch_total_tokens", "max_waiting_tokens")
+    return _chosen(_json(text), {**{k: k for k in same}, "context_tokens": "max_total_tokens"})
 
 
 def read_cache_info(text: str) -> Settings:
@@ -40,11 +39,11 @@ def read_cache_info(text: str) -> Settings:
     return {k: v for k, v in labels.items() if v != "None"}
 
 
-_PAGES: dict[str, tuple[str, Callable[[str], Settings]]] = {
-    "llama_cpp": ("/props", read_props),
-    "sglang": ("/get_server_info", read_server_info),
-    "tgi": ("/info", read_info),
-    "vllm": ("/metrics", read_cache_info),
+_PAGES: dict[str, tuple[tuple[str, ...], Callable[[str], Settings]]] = {
+    "llama_cpp": (("/props",), read_props),
+    "sglang": (("/server_info", "/get_server_info"), read_server_info),
+    "tgi": (("/info",), read_info),
+    "vllm": (("/metrics",), read_cache_info),
 }
 
 
@@ -52,10 +51,12 @@ async def contradiction(config: SweepConfig, setting: Mapping[str, Scalar]) -> s
     """One sentence when the server says that it runs with something else; null when it agrees or does not tell."""
     if config.backend.kind not in _PAGES:
         return None
-    path, read = _PAGES[config.backend.kind]
-    url = str(config.backend.url)
-    text = await read_page(server_root(url) + path, api_key(config))
-    return difference(setting, read(text)) if text is not None else None
+    paths, read = _PAGES[config.backend.kind]
+    for path in paths:
+        text = await read_page(server_root(str(config.backend.url)) + path, api_key(config))
+        if text is not None:
+            return difference(setting, read(text))
+    return None
 
 
 def difference(asked: Mapping[str, Scalar], told: Mapping[str, Scalar]) -> str | None:

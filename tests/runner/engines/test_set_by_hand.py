@@ -65,11 +65,26 @@ def test_the_text_names_what_changes_and_where_with_the_start_line() -> None:
     first = {"max_num_seqs": 4, "max_num_batched_tokens": 256, "kind": "a"}
     assert instruction(config, first, None) == (
         "Set max_num_seqs to 4, max_num_batched_tokens to 256 and kind to a on the server at http://127.0.0.1:8080 "
-        "(in its start line: -np 4 -b 256) and restart it."
+        "and restart it with -np 4 -b 256."
     )
     assert instruction(config, {**first, "max_num_seqs": 8}, first) == (
-        "Set max_num_seqs to 8 on the server at http://127.0.0.1:8080 (in its start line: -np 8 -b 256) and restart it."
+        "Set max_num_seqs to 8 on the server at http://127.0.0.1:8080 and restart it with -np 8 -b 256."
     )
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [
+        ("ollama", " (its start: OLLAMA_NUM_PARALLEL=8)"),
+        ("tabbyapi", " (its start: config.yml: model.max_batch_size = 8)"),
+    ]
+    + [("openai", "")],
+)
+def test_each_kind_of_server_is_named_its_own_way_of_being_set(kind: str, words: str) -> None:
+    """A variable, a key of a settings file; nothing is made up for a server that is not known."""
+    config = sweep({"kind": kind, "url": "http://127.0.0.1:1"}, {"max_num_seqs": [8]}, mode="manual")
+    text = instruction(config, {"max_num_seqs": 8}, None)
+    assert text == f"Set max_num_seqs to 8 on the server at http://127.0.0.1:1 and restart it{words}."
 
 
 def test_the_user_is_asked_once_for_each_setting(tmp_path: Path) -> None:

@@ -13,7 +13,8 @@ def test_each_server_tells_in_its_own_words() -> None:
     assert read_props('{"total_slots": 4, "model_alias": "m"}') == {"max_num_seqs": 4}
     sglang = {"max_running_requests": 16, "chunked_prefill_size": None}
     assert read_server_info(json.dumps(sglang)) == {"max_num_seqs": 16}
-    assert read_info('{"max_concurrent_requests": 128}') == {"max_num_seqs": 128}
+    tgi = {"max_concurrent_requests": 128, "max_total_tokens": 4096, "sha": "x"}
+    assert read_info(json.dumps(tgi)) == {"max_concurrent_requests": 128, "context_tokens": 4096}
     labels = 'block_size="128",num_gpu_blocks_override="None"'
     assert read_cache_info(f"# TYPE vllm:cache_config_info gauge\nvllm:cache_config_info{{{labels}}} 1.0\n") == {
         "block_size": "128"
