@@ -75,10 +75,10 @@ def test_the_text_names_what_changes_and_where_with_the_start_line() -> None:
 @pytest.mark.parametrize(
     ("kind", "words"),
     [
-        ("ollama", " (its start: OLLAMA_NUM_PARALLEL=8)"),
-        ("tabbyapi", " (its start: config.yml: model.max_batch_size = 8)"),
-    ]
-    + [("openai", "")],
+        ("ollama", " with OLLAMA_NUM_PARALLEL=8"),
+        ("tabbyapi", " with model.max_batch_size = 8 in config.yml"),
+        ("openai", ""),
+    ],
 )
 def test_each_kind_of_server_is_named_its_own_way_of_being_set(kind: str, words: str) -> None:
     """A variable, a key of a settings file; nothing is made up for a server that is not known."""
