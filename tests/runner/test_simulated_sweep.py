@@ -1,0 +1,189 @@
+"""Sweeps in virtual time, from the sweep file to the result object, the list and the shared page."""
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.data import write_report
+from runner.analysis.result import build_result
+from runner.config import parse_sweep
+from runner.errors import ConfigError
+from runner.plan import plan_cells
+from runner.queue import enqueue
+from runner.simulated_sweep import VirtualSweep, check_virtual, profile_from_json
+from runner.simulator.cost_model import CostModel
+from runner.simulator.presets import EngineProfile
+from runner.simulator.virtual_server import for_virtual_time
+from runner.work import run_one
+from storage.data_folder import open_data_folder
+from storage.queries import read_sweep
+from storage.side_files import list_sweeps, read_lines, write_state
+from tests.support.small_sweeps import QUICK_COST, quick_config, quick_raw, write_toml
+
+LLAMA = {"kind": "llama_cpp", "url": "http://127.0.0.1:8080", "model": "some"}
+
+
+def simulate(sweep: Path, data: Path, *more: str | Path, seed: str = "0") -> "subprocess.CompletedProcess[str]":
+    command = [sys.executable, "-m", "app.cli", "simulate", str(sweep), "--data", str(data), *map(str, more)]
+    env = {**os.environ, "PYTHONHASHSEED": seed}
+    return subprocess.run(command, capture_output=True, text=True, timeout=110, env=env, stdin=subprocess.DEVNULL)
+
+
+def varied() -> dict[str, Any]:
+    """Open and closed loops, a trace, a cap, two schedulers; seconds of load."""
+    lengths = {"prompt_tokens": {"p50": 60, "p90": 200, "max": 500}, "output_tokens": {"uniform": [1, 60]}}
+    return quick_raw(
+        backend={"kind": "simulated", "cost": QUICK_COST, "kv_tokens": 4096},
+        grid={"scheduler": ["vllm_v1", "sarathi"], "max_num_seqs": [4], "request_rate": [15.0]},
+        run={"duration_s": 9, "warmup_s": 3, "repeats": 2},
+        classes=[
+            {"name": "chat", "weight": 1, **lengths, "slo": {"ttft_ms": 100, "gap_ms": 20}},
+            {"name": "users", "closed": {"concurrency": 2, "think_s": 0.5}, **lengths},
+            {"name": "jobs", "dump": {"count": 20, "at_s": 5}, "max_in_flight": 2, **lengths},
+        ],
+    )
+
+
+def test_two_processes_give_the_same_numbers_to_the_last_bit(tmp_path: Path) -> None:
+    """Only the id and what it ran with may differ; the hash seed of the process makes no difference."""
+    sweep = write_toml(tmp_path / "v.toml", varied())
+    results = []
+    for seed in ("1", "2"):
+        done = simulate(sweep, tmp_path / seed, "--json", seed=seed)
+        assert done.returncode == 0, done.stderr
+        result = json.loads(done.stdout)
+        assert result["simulated"] is True
+        assert result["status"] == "done"
+        assert len(result["cells"]) == 4
+        assert {c["status"] for c in result["cells"]} == {"ok"}
+        results.append({k: v for k, v in result.items() if k not in ("sweep_id", "environment")})
+    assert results[0] == results[1]
+
+
+def ran(tmp_path: Path, raw: dict[str, Any], profile: EngineProfile | None = None) -> tuple[Path, dict[str, Any]]:
+    data = open_data_folder(tmp_path / "data")
+    config = for_virtual_time(parse_sweep(raw, "test"))
+    given = asdict(profile) if profile else None
+    sweep_id = enqueue(data, config, "test", simulated=True, profile=given)
+    assert run_one(data, sweep_id, lambda line: None) == "done"
+    folder = data / "sweeps" / sweep_id
+    return folder, build_result(read_sweep(folder))
+
+
+def test_it_is_a_sweep_like_any_other_marked_as_simulated(tmp_path: Path) -> None:
+    """In the list, in the database, on the shared page; a line for each cell; no claim of a kernel's time."""
+    folder, result = ran(tmp_path, quick_raw())
+    assert [s.simulated for s in list_sweeps(folder.parent.parent)] == [True]
+    assert [line["cell"] for line in read_lines(folder, "cells.jsonl")] == [0, 1]
+    assert result["simulated"] is True
+    assert result["environment"]["time"] == "virtual"
+    assert result["environment"]["cost_models"] == ["cost given by hand"]
+    tables = read_sweep(folder)
+    assert set(tables.requests["clock"]) == {"user"}
+    assert (tables.requests["user_stamps"] == tables.requests["token_events"]).all()
+    assert [w["type"] for c in result["cells"] for w in c["warnings"] if w["type"] == "user_clock"] == []
+    write_report(folder, tmp_path / "page.html", include_private=False)
+    assert "Virtual time" in (tmp_path / "page.html").read_text(encoding="utf-8")
+
+
+def test_a_stopped_one_goes_on_in_virtual_time(tmp_path: Path) -> None:
+    """What resume finds in the folder says that nothing is to be measured."""
+    data = open_data_folder(tmp_path / "data")
+    sweep_id = enqueue(data, for_virtual_time(quick_config()), "test", simulated=True)
+    write_state(data / "sweeps" / sweep_id, {"status": "stopped", "cells_total": 2, "cells_done": 0})
+    assert run_one(data, sweep_id, lambda line: None) == "done"
+    assert build_result(read_sweep(data / "sweeps" / sweep_id))["simulated"] is True
+
+
+def test_a_cell_that_is_given_up_leaves_nothing() -> None:
+    """Ctrl-C in the middle: the cell is run anew by resume."""
+    long = {"duration_s": 60, "warmup_s": 1}
+    sweep = VirtualSweep(quick_config(run=long), None, {})
+    assert sweep.run(plan_cells(sweep.config)[0], lambda: False) is None
+
+
+def test_a_server_that_is_not_ours_needs_a_profile(tmp_path: Path) -> None:
+    """One sentence and exit 2; with a cost model it runs, with the nearest scheduler, and says how to set it."""
+    raw = quick_raw(backend=LLAMA, grid={"request_rate": [20.0]})
+    sweep = write_toml(tmp_path / "llama.toml", raw)
+    done = simulate(sweep, tmp_path / "d")
+    assert done.returncode == 2
+    assert len(done.stderr.strip().splitlines()) == 1
+    assert "llama.toml" in done.stderr
+    assert "--profile" in done.stderr
+    assert not (tmp_path / "d").exists()
+    profile = EngineProfile(CostModel(2.0, 0.01, knots=((1, 2.0), (8, 2.5))), 32_768, False, "profile x.toml")
+    control = {"mode": "process", "command": ["llama-server", "-np", "{max_num_seqs}"]}
+    raw = quick_raw(backend=LLAMA, control=control, grid={"max_num_seqs": [2, 4], "request_rate": [20.0]})
+    folder, result = ran(tmp_path, raw, profile)
+    assert result["backend"]["scheduler"] == "llama_cpp"
+    assert result["environment"]["cost_models"] == ["profile x.toml"]
+    facts = json.loads(read_sweep(folder).cells["server"][0])
+    assert (facts["scheduler"], facts["kv_tokens"]) == ("llama_cpp", 32_768)
+    assert "-np 4" in result["cells"][1]["start_line"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "profile", "says"),
+    [
+        ({"grid": {"context_tokens": [4096], "request_rate": [1.0]}}, False, "--context-tokens"),
+        ({"grid": {"preset": ["rtx3090/llama-3.1-8b/q4_k_m"], "request_rate": [1.0]}}, True, "--profile"),
+        ({"grid": {"model": ["a", "b"], "request_rate": [1.0]}}, False, "grid.model"),
+        ({"backend": {"kind": "simulated", "cost": {"a": 0, "b": 0.1}}}, False, "takes no time"),
+        ({"backend": {"kind": "simulated", "preset": "abacus/llama/q4"}}, False, "abacus"),
+    ],
+)
+def test_what_virtual_time_cannot_take_is_said_in_one_sentence(
+    changes: dict[str, Any], profile: bool, says: str
+) -> None:
+    """Before anything runs: settings it does not know, two speeds, or none."""
+    given = EngineProfile(CostModel(1.0, 0.1), 4096, False, "x") if profile else None
+    with pytest.raises(ConfigError, match=says):
+        check_virtual(for_virtual_time(quick_config(**changes)), given)
+
+
+def test_only_what_a_real_machine_needs_is_left_out() -> None:
+    """No drift check, no cooling down, no hour to end by; the rest of the config is as written."""
+    config = quick_config(run={"duration_s": 1, "drift_check": True, "cool_down_s": 5, "stop_by": "07:00"})
+    plain = for_virtual_time(config)
+    assert (plain.run.drift_check, plain.run.cool_down_s, plain.run.stop_by) == (False, 0, None)
+    assert plain.backend == config.backend
+    assert plain.classes == config.classes
+
+
+def test_a_prompt_that_fits_no_context_fails_the_cell() -> None:
+    """As when measured: the cell says so, its other requests count as cancelled."""
+    backend = {"kind": "simulated", "cost": QUICK_COST, "kv_tokens": 64}
+    chat = {"name": "chat", "weight": 1, "prompt_tokens": 60, "output_tokens": 8}
+    sweep = VirtualSweep(quick_config(backend=backend, classes=[chat]), None, {})
+    rows = sweep.run(plan_cells(sweep.config)[0], lambda: True)
+    assert rows is not None
+    assert (rows.record.status, rows.record.error_kind) == ("failed", "context_overflow")
+    assert [r.error_kind for r in rows.requests][:2] == ["context_overflow", "cancelled"]
+
+
+def test_samples_add_up_to_what_the_requests_got() -> None:
+    """The last sample after everything has ended knows every token; the pool is empty again."""
+    raw = quick_raw(run={"duration_s": 5, "warmup_s": 1, "drain_s": 5, "scrape_interval_s": 0.1})
+    sweep = VirtualSweep(parse_sweep({**raw, "grid": {"request_rate": [10.0]}}, "test"), None, {})
+    rows = sweep.run(plan_cells(sweep.config)[0], lambda: True)
+    assert rows is not None
+    last = rows.engine[-1]
+    before = [r for r in rows.requests if r.end_ns is not None and r.end_ns <= last.at_ns]
+    running = [r for r in rows.requests if r not in before and (r.sent_ns or 0) <= last.at_ns]
+    assert last.running == len(running)
+    ended = sum(r.token_events for r in before)
+    assert ended <= (last.generation_tokens_total or 0) <= ended + 8 * len(running)
+    assert [s.at_ns for s in rows.engine[:3]] == [0, 100_000_000, 200_000_000]
+
+
+def test_a_profile_survives_its_way_through_json() -> None:
+    """Knots and all: a resumed sweep has the speed it began with."""
+    profile = EngineProfile(CostModel(1.5, 0.1, knots=((1, 2.0), (8, 2.5))), 4096, True, "profile y.toml", 57_344)
+    assert profile_from_json(json.loads(json.dumps(asdict(profile)))) == profile
