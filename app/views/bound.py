@@ -108,6 +108,7 @@ def observed_columns(words: Words = ENGLISH) -> list[tuple[str, str, str]]:
         ("running_max", words.text("running max"), "count"),
         ("batch_seqs_mean", words.text("sequences a step"), "rate"),
         ("batch_tokens_mean", words.text("tokens a step"), "rate"),
+        ("batch_tokens_at_most", words.text("no step above (tokens)"), "count"),
         ("batch_tokens_max", words.text("tokens a step, fullest second"), "count"),
         ("waiting_max", words.text("waiting max"), "count"),
         ("kv_cache_usage_max", words.text("KV max"), "share"),

@@ -4,12 +4,13 @@ The first rule that has its evidence decides:
 
 1. client: a flag says that the load generator did not make the load that was asked for.
 2. KV cache: a sequence was preempted or swapped out, an answer was cut off for want of it, or one engine's was full
-   (engine.FULL_KV of it in use, or less where its size is known and a usual request needs more than what is left)
-   while somebody waited.
+   (engine.FULL_KV of it in use, or less where a usual request is known to need more than what is left) while somebody
+   waited.
 3. seats: the limit was reached for FULL_SHARE of the window while somebody waited. Where the limit is not known, the
    most that ran takes its place, if that was so for PLATEAU_SHARE of the window with PLATEAU_WAITING waiting. Where the
    server does not tell what runs, its streams are counted, and who is in the system without one waits.
-4. token budget: the steps of some second held NEAR_BUDGET of it; or CHUNKED_SHARE of the prompts were longer than it,
+4. token budget: steps held NEAR_BUDGET of it, on average between two looks at the server, for FULL_STEPS_SHARE of the
+   window; or CHUNKED_SHARE of the prompts were longer than it,
    so that each took several steps; or requests queued (see QUEUE_*) though seats and KV cache were free.
 5. load: the limit was reached for less than that, or nobody waited: a higher load would have been served too.
 6. unknown: the server tells too little.
@@ -26,6 +27,7 @@ FULL_SHARE = 0.2
 PLATEAU_SHARE = 0.5
 PLATEAU_WAITING = 1.0
 NEAR_BUDGET = 0.9
+FULL_STEPS_SHARE = 0.1
 CHUNKED_SHARE = 0.5
 # A request waits for the step that runs to end even at an empty server: that is no queue. A queue is one waiting for
 # every ten running, and half a request at least, each for longer than two steps where the server tells both times.
@@ -58,7 +60,7 @@ TEXTS: dict[str, str | tuple[str, str]] = {
     "cut_off": ("{n} answer cut off for want of KV", "{n} answers cut off for want of KV"),
     "queue_empty": "the queue was empty",
     "waiting": "up to {most:.0f} waiting",
-    "steps_full": "steps of {tokens:.0f} tokens, budget {budget:.0f}",
+    "steps_full": "steps full of tokens (budget {budget:.0f}) {share:.0%} of the time",
     "chunked": "{share:.0%} of the prompts were longer than the budget of {budget:.0f} tokens",
     "queued_beside": "requests queued though seats and KV were free",
     "client_saturated": "the load generator itself was too slow",
@@ -85,7 +87,7 @@ class Evidence:
     preemptions: int | None = None
     swapped_max: float | None = None
     cut_off: int = 0  # answers that ended in an error because the cache was full
-    batch_tokens_max: float | None = None
+    full_steps_share: float | None = None  # of the window, with steps near the budget
     chunked_share: float | None = None  # of the prompts, longer than the budget
     queue_time_s: float | None = None
     step_s: float | None = None
@@ -178,8 +180,8 @@ def _seats_bound(seen: Evidence) -> bool:
 
 def _budget_reasons(seen: Evidence) -> list[dict[str, Any]]:
     found = []
-    if seen.budget and (seen.batch_tokens_max or 0.0) >= NEAR_BUDGET * seen.budget:
-        found.append(_part("steps_full", tokens=seen.batch_tokens_max or 0.0, budget=seen.budget))
+    if seen.budget and (seen.full_steps_share or 0.0) >= FULL_STEPS_SHARE:
+        found.append(_part("steps_full", share=seen.full_steps_share or 0.0, budget=seen.budget))
     if seen.budget and (seen.chunked_share or 0.0) >= CHUNKED_SHARE:
         found.append(_part("chunked", share=seen.chunked_share or 0.0, budget=seen.budget))
     seats_free = seen.limit is not None and seen.running_max is not None and seen.running_max < seen.limit

@@ -1,5 +1,7 @@
 """What the server said of itself inside the window, and what the streams alone say of its concurrency."""
 
+import json
+import math
 from typing import Any
 
 import numpy as np
@@ -22,8 +24,8 @@ NO_ENGINE: dict[str, Any] = {
         (
             "running_mean", "running_max", "waiting_mean", "waiting_max", "kv_cache_usage_mean", "kv_cache_usage_max",
             "running_at_full_kv", "swapped_max", "num_preemptions", "batch_tokens_mean", "batch_tokens_max",
-            "batch_seqs_mean", "batch_seqs_max", "queue_time_mean_s", "server_ttft_mean_s", "server_itl_mean_s",
-            "rejected", "engines", "seats",
+            "batch_tokens_at_most", "batch_seqs_mean", "batch_seqs_max", "queue_time_mean_s", "server_ttft_mean_s",
+            "server_itl_mean_s", "rejected", "engines", "seats",
         )
     ),
     "source": "none",
@@ -40,7 +42,8 @@ def engine_numbers(samples: pd.DataFrame, start_ns: float, end_ns: float) -> dic
     increases from the last sample before the window to the last one inside. Null where the server does not tell.
 
     kv_cache_usage_max is of the fullest engine, running_at_full_kv the most that ran while it was full;
-    batch_tokens_max and batch_seqs_max are of the fullest interval between two samples, a mean over its steps.
+    batch_tokens_max and batch_seqs_max are of the fullest interval between two samples, a mean over its steps;
+    batch_tokens_at_most is the bound of the server's own histogram that no step exceeded.
     """
     at = floats(samples["at_ns"])
     inside = (at >= start_ns) & (at < end_ns)
@@ -62,6 +65,7 @@ def engine_numbers(samples: pd.DataFrame, start_ns: float, end_ns: float) -> dic
         "num_preemptions": None if preemptions is None else round(preemptions),
         "batch_tokens_mean": _ratio(grown["iteration_tokens_total"], grown["iterations_total"]),
         "batch_tokens_max": _most(_steps(samples, "iteration_tokens_total", start_ns, end_ns), steps),
+        "batch_tokens_at_most": _no_step_above(samples, start_ns, end_ns),
         "batch_seqs_mean": _ratio(grown["iteration_seqs_total"], grown["iterations_total"]),
         "batch_seqs_max": _most(_steps(samples, "iteration_seqs_total", start_ns, end_ns), steps),
         "queue_time_mean_s": _ratio(grown["queue_time_s_total"], grown["queue_time_count"]),
@@ -72,6 +76,22 @@ def engine_numbers(samples: pd.DataFrame, start_ns: float, end_ns: float) -> dic
         "seats": _whole(_max(floats(samples["seats"])[inside])),
         "source": sources[0] if sources else "none",
     }
+
+
+def _no_step_above(samples: pd.DataFrame, start_ns: float, end_ns: float) -> float | None:
+    """The smallest bucket bound with all of the window's steps at or below it; null if only the last, endless one."""
+    at, texts = floats(samples["at_ns"]), samples["iteration_tokens_buckets"].to_numpy(dtype=object)
+    told = np.array([isinstance(t, str) for t in texts], dtype=bool)
+    before, inside = np.flatnonzero(told & (at < start_ns)), np.flatnonzero(told & (at >= start_ns) & (at < end_ns))
+    if not len(inside):
+        return None
+    last = json.loads(texts[inside[-1]])
+    first = json.loads(texts[before[-1] if len(before) else inside[0]])
+    grown = {float(bound): n - first.get(bound, 0.0) for bound, n in last.items()}
+    if min(grown.values()) < 0:  # the server restarted in between
+        grown = {float(bound): n for bound, n in last.items()}
+    steps = grown.get(math.inf, 0.0)
+    return min((bound for bound, n in grown.items() if steps > 0 and n >= steps and bound < math.inf), default=None)
 
 
 def fullest_kv(samples: pd.DataFrame) -> Floats:
@@ -138,6 +158,19 @@ def concurrency(starts: Floats, ends: Floats, start_ns: float, end_ns: float) ->
     if not len(at):
         return 0.0, 0
     return float((np.diff(at) * open_now[:-1]).sum() / (end_ns - start_ns)), int(open_now.max())
+
+
+def full_step_share(samples: pd.DataFrame, tokens: float, start_ns: float, end_ns: float) -> float | None:
+    """Share of the window in intervals between samples whose steps held that many tokens or more on average; null where
+    the server does not count both."""
+    at = floats(samples["at_ns"])
+    held, steps = _counter(samples, "iteration_tokens_total"), _counter(samples, "iterations_total")
+    known = ~np.isnan(held) & ~np.isnan(steps)
+    at, held, steps = at[known], np.diff(held[known]), np.diff(steps[known])
+    if not len(steps):
+        return None
+    lengths = np.diff(np.clip(at, start_ns, end_ns))
+    return float(lengths[(steps > 0) & (held >= tokens * steps)].sum() / (end_ns - start_ns))
 
 
 def busy_share(starts: Floats, ends: Floats, level: float, start_ns: float, end_ns: float) -> float:

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from runner.analysis.bound import Evidence
-from runner.analysis.engine import FULL_KV, busy_share, concurrency, fullest_kv, share_at_least
+from runner.analysis.bound import NEAR_BUDGET, Evidence
+from runner.analysis.engine import FULL_KV, busy_share, concurrency, full_step_share, fullest_kv, share_at_least
 from runner.analysis.gaps import Floats
 from runner.analysis.requests import Bools, floats
 from runner.config import Backend
@@ -18,7 +18,7 @@ WITHOUT_BUDGET = (
     "orca",
     "distserve",
 )  # schedulers of the built-in engine that spend no budget of tokens a step
-RESERVING = ("static", "orca")  # those that set a request's whole KV aside before it begins
+RESERVING = ("static", "orca")  # those that set a request's KV aside for life before it begins
 EMPTIEST_FULL = 0.5
 
 
@@ -37,9 +37,9 @@ def evidence(
     seats = _limit(setting, "max_num_seqs")
     limit = seats * (numbers["engines"] or 1) if seats is not None else numbers["seats"]
     kv_tokens = _limit(setting, "kv_tokens") or backend.kv_tokens
-    full_kv = _full_from(rows, kv_tokens, scheduler in RESERVING)
-    at, fullest = floats(samples["at_ns"]), fullest_kv(samples)
-    running = floats(samples["running"])[(at >= start_ns) & (at < end_ns) & (fullest >= full_kv)]
+    at, fullest, running = floats(samples["at_ns"]), fullest_kv(samples), floats(samples["running"])
+    full_kv = _full_from_reserved(fullest, running) if scheduler in RESERVING else _full_from(rows, kv_tokens)
+    running = running[(at >= start_ns) & (at < end_ns) & (fullest >= full_kv)]
     level = limit if limit is not None else numbers["running_max"]
     full_share = None if level is None else share_at_least(samples, "running", level, start_ns, end_ns)
     first, last = floats(rows["first_chunk_ns"]), floats(rows["last_chunk_ns"])
@@ -60,7 +60,7 @@ def evidence(
         preemptions=numbers["num_preemptions"],
         swapped_max=numbers["swapped_max"],
         cut_off=_cut_off(rows),
-        batch_tokens_max=numbers["batch_tokens_max"],
+        full_steps_share=full_step_share(samples, NEAR_BUDGET * budget, start_ns, end_ns) if budget else None,
         chunked_share=_longer_than(rows, budget),
         queue_time_s=numbers["queue_time_mean_s"],
         step_s=numbers["server_itl_mean_s"],
@@ -93,14 +93,19 @@ def _longer_than(rows: pd.DataFrame, budget: float | None) -> float | None:
     return float((tokens > budget).mean()) if budget and len(tokens) else None
 
 
-def _full_from(rows: pd.DataFrame, kv_tokens: float | None, reserving: bool) -> float:
-    """The use from which on a usual request finds no room: its prompt, or all of it where KV is set aside for life."""
+def _full_from(rows: pd.DataFrame, kv_tokens: float | None) -> float:
+    """The use from which on a usual prompt finds no room."""
     needs = _prompt_tokens(rows)
-    if reserving:
-        needs = needs + floats(rows["output_tokens_asked"])[_in_window(rows)]
     if not kv_tokens or not len(needs):
         return FULL_KV
     return float(np.clip(1.0 - np.median(needs) / kv_tokens, EMPTIEST_FULL, FULL_KV))
+
+
+def _full_from_reserved(use: Floats, running: Floats) -> float:
+    """The use from which on one more of those that run finds no room, each with its KV set aside."""
+    each = use[running > 0] / running[running > 0]
+    each = each[each > 0]
+    return float(np.clip(1.0 - np.median(each), 0.0, FULL_KV)) if len(each) else FULL_KV
 
 
 def _cut_off(rows: pd.DataFrame) -> int:

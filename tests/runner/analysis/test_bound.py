@@ -10,7 +10,7 @@ from runner.analysis.bound import TEXTS, Evidence, bound_of, bounds_of_settings
 # vLLM with 256 seats of which 37 were used, nothing waiting, KV half full
 QUIET = Evidence(
     limit=256, budget=2048, running_mean=20, running_max=37, full_share=0.0, waiting_mean=0.0, waiting_max=0,
-    kv_max=0.5, full_kv=0.95, preemptions=0, batch_tokens_max=60, chunked_share=0.0, streams_max=36, in_system_mean=21,
+    kv_max=0.5, full_kv=0.95, preemptions=0, full_steps_share=0.0, chunked_share=0.0, streams_max=36, in_system_mean=21,
     in_system_max=38,
 )  # fmt: skip
 # a server that tells nothing
@@ -47,11 +47,11 @@ def test_the_sentence_says_limit_kv_preemptions_and_queue() -> None:
         ({"running_max": 256, "full_share": 0.19, "waiting_max": 1}, "load"),
         ({"running_max": 256, "full_share": 0.9}, "load"),  # the load fits exactly
         ({"running_max": 256, "full_share": 0.9, "waiting_max": 3, "preemptions": 2}, "kv"),
-        ({"batch_tokens_max": 0.9 * 2048}, "token_budget"),
-        ({"batch_tokens_max": 0.89 * 2048}, "load"),
+        ({"full_steps_share": 0.1}, "token_budget"),
+        ({"full_steps_share": 0.09}, "load"),
         ({"chunked_share": 0.5}, "token_budget"),
         ({"chunked_share": 0.49}, "load"),
-        ({"budget": None, "batch_tokens_max": 5000.0}, "load"),
+        ({"budget": None, "full_steps_share": 1.0}, "load"),
         ({"waiting_mean": 3.0, "waiting_max": 9}, "token_budget"),  # seats and KV free
         ({"waiting_mean": 1.9, "waiting_max": 9}, "load"),  # fewer than one for ten running
         ({"waiting_mean": 3.0, "waiting_max": 9, "queue_time_s": 0.03, "step_s": 0.02}, "load"),  # until the next step

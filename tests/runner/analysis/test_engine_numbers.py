@@ -1,5 +1,6 @@
 """Server samples of a window, and concurrency as the streams show it."""
 
+import json
 from dataclasses import replace
 
 import numpy as np
@@ -23,8 +24,8 @@ from storage.records import EngineSample
 from tests.support.tables import SECOND, make_config, make_request, make_tables
 
 
-def sample(at_s: float, **values: float) -> EngineSample:
-    return EngineSample(cell=0, at_ns=round(at_s * SECOND), source="metrics", scrape_ms=1.0, **values)
+def sample(at_s: float, **values: float | str) -> EngineSample:
+    return EngineSample(cell=0, at_ns=round(at_s * SECOND), source="metrics", scrape_ms=1.0, **values)  # type: ignore[arg-type]
 
 
 def frame(*samples: EngineSample) -> pd.DataFrame:
@@ -108,6 +109,22 @@ def test_the_fullest_interval_is_the_largest_mean_step() -> None:
     assert found["batch_tokens_max"] == 100
     assert found["batch_tokens_mean"] == pytest.approx(1300 / 110)
     assert found["batch_seqs_max"] is None
+
+
+@pytest.mark.parametrize(
+    ("last", "most"),
+    [
+        ({"8.0": 85, "512.0": 100, "1024.0": 110, "+Inf": 110}, 512),  # ten steps more, none above 512
+        ({"8.0": 85, "512.0": 99, "1024.0": 109, "+Inf": 110}, None),  # one above every bound
+        ({"8.0": 5, "512.0": 5, "1024.0": 5, "+Inf": 5}, 8),  # started anew: five steps in all
+        ({"8.0": 80, "512.0": 90, "1024.0": 100, "+Inf": 100}, None),  # no step at all
+    ],
+)
+def test_no_step_held_more_than_the_bucket_that_all_are_in(last: dict[str, float], most: float | None) -> None:
+    """The histogram tells the fullest step only to its next bound; what was before the window does not count."""
+    before = {"8.0": 80, "512.0": 90, "1024.0": 100, "+Inf": 100}
+    samples = frame(*[sample(i, iteration_tokens_buckets=json.dumps(b)) for i, b in ((5, before), (15, last))])
+    assert engine_numbers(samples, 10 * SECOND, 20 * SECOND)["batch_tokens_at_most"] == most
 
 
 def test_kv_use_is_the_fullest_engines_and_what_ran_then() -> None:

@@ -1,5 +1,6 @@
 """Rows and samples of a cell give what its bound is judged by; real recordings are judged as their counters say."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -59,16 +60,34 @@ def test_long_prompts_are_the_budgets_matter_where_there_is_one(scheduler: str, 
     assert bound(setting, samples(running=2.0, waiting=0.0), steady(prompt_tokens=600))["by"] == by
 
 
-def test_a_cache_is_full_when_a_usual_request_finds_no_room() -> None:
-    """80 % of 1,000 tokens used: full for prompts of 300, not for prompts of 100; where KV is set aside for life the
-    answer counts too."""
+def test_a_cache_is_full_when_a_usual_prompt_finds_no_room() -> None:
+    """80 % of 1,000 tokens used: full for prompts of 300, not for prompts of 100."""
     engine = samples(running=3.0, waiting=1.0, kv_cache_usage=0.8)
     setting = {"max_num_seqs": 8, "kv_tokens": 1000}
-    assert bound(setting, engine, steady(prompt_tokens=300))["by"] == "kv"
     assert bound(setting, engine, steady(prompt_tokens=100))["by"] != "kv"
-    asked = steady(prompt_tokens=100, output_tokens_asked=150)
-    assert bound({**setting, "scheduler": "orca"}, engine, asked)["by"] == "kv"
-    assert "KV full at 3" in bound(setting, engine, steady(prompt_tokens=300))["text"]
+    full = bound(setting, engine, steady(prompt_tokens=300))
+    assert full["by"] == "kv"
+    assert "KV full at 3" in full["text"]
+
+
+def test_a_cache_of_reserved_places_is_full_when_one_more_finds_no_room() -> None:
+    """Two of 41 % each leave 18 %: a third does not fit, whatever its prompt; one of 41 % leaves room for another."""
+    setting = {"max_num_seqs": 8, "scheduler": "orca"}
+    assert bound(setting, samples(running=2.0, waiting=4.0, kv_cache_usage=0.82), steady())["by"] == "kv"
+    assert bound(setting, samples(running=1.0, waiting=4.0, kv_cache_usage=0.41), steady())["by"] != "kv"
+
+
+def test_steps_full_of_tokens_for_a_while_are_the_budgets_matter() -> None:
+    """Of ten looks 10 s apart, the steps between the first three held 500 of 512 tokens: a fifth of the window."""
+    totals = [(0, 0), (50_000, 100), (100_000, 200), *((100_000 + n, 200 + n) for n in range(10, 80, 10))]
+    engine = [
+        replace(s, iteration_tokens_total=float(tokens), iterations_total=float(steps))
+        for s, (tokens, steps) in zip(samples(running=2.0, waiting=0.0), totals, strict=True)
+    ]
+    found = bound({"max_num_seqs": 8, "max_num_batched_tokens": 512}, engine, steady())
+    assert found["by"] == "token_budget"
+    assert "steps full of tokens (budget 512) 20% of the time" in found["text"]
+    assert bound({"max_num_seqs": 8, "max_num_batched_tokens": 1024}, engine, steady())["by"] == "load"
 
 
 def test_answers_cut_off_for_want_of_kv_are_evidence() -> None:
