@@ -89,15 +89,18 @@ def cell_sentences(cell: c.Cell, words: Words = ENGLISH) -> list[str]:
 
 
 def blind_hint(result: c.Result, words: Words = ENGLISH) -> str | None:
-    """How to let the server tell its batch, said once; null where it did tell in some cell, or nothing was measured."""
-    sources = {(x.get("engine") or {}).get("source") for x in c.measured(result)}
+    """How to let the server tell its batch, said once; null where its metrics were read in some cell, or nothing was
+    measured."""
+    sources = {(x.get("engine") or {}).get("source") for x in c.measured(result)} - {None}
     kind = KINDS.get(str((result.get("backend") or {}).get("kind")))
-    if not sources or sources - {"none", None} or kind is None:
+    if not sources or "metrics" in sources or kind is None:
         return None
-    return words.text(
-        "Nothing was seen inside the server: {hint}. The batch below is what its streams show.",
-        hint=words.text(kind.metrics_hint),
-    )
+    hint = words.text(kind.metrics_hint)
+    if sources == {"none"}:
+        return words.text(
+            "Nothing was seen inside the server: {hint}. The batch below is what its streams show.", hint=hint
+        )
+    return words.text("Only a part was seen inside the server: {hint}.", hint=hint)
 
 
 def observed_columns(words: Words = ENGLISH) -> list[tuple[str, str, str]]:

@@ -84,12 +84,13 @@ def test_the_servers_word_stands_beside_what_is_seen_from_outside() -> None:
     assert ttft_sentence({"engine": {"server_ttft_mean_s": 0.41}}) is None
 
 
-@pytest.mark.parametrize(("source", "hinted"), [("none", True), ("metrics", False), ("slots", False)])
+@pytest.mark.parametrize(("source", "hinted"), [("none", True), ("metrics", False), ("slots", True)])
 def test_metrics_that_are_off_are_told_once_with_the_flag(source: str, hinted: bool) -> None:
     """How to switch them on, for this kind of server; nothing where the server did tell, nor of an unknown kind."""
     cells = [cell(0, 1.0, "unknown") | {"engine": {"source": source}}]
     hint = blind_hint({"backend": {"kind": "llama_cpp"}, "cells": cells})
     assert (hint is not None and "--metrics" in hint) is hinted
+    assert (hint is not None and hint.startswith("Nothing was seen")) is (source == "none")
     assert blind_hint({"backend": {}, "cells": cells}) is None
     assert blind_hint({"backend": {"kind": "llama_cpp"}, "cells": []}) is None
 
