@@ -22,7 +22,7 @@ from runner.load.workload import PromptScale, RequestSpec, make_prompt
 from runner.probe import Detected, detect
 from runner.protocols.facts import Ask
 from runner.protocols.scrub import hide
-from storage.records import EngineSample, RequestRecord
+from storage.records import EngineSample
 
 CALIBRATION_WORDS = (16, 96)
 
@@ -83,11 +83,6 @@ class Measured:
         facts = SenderFacts(target, detected.model, scale, prefixes, preopen)
         scraper = Scraper(client, source, config.run.scrape_interval_s)
         return cls(client, clock, facts, Sender(client, transport, facts), scraper, detected)
-
-    async def send(self, spec: RequestSpec, cell: int, scheduled_ns: int, origin_ns: int) -> RequestRecord:
-        """One measured request to its record. Never retried, never an exception: a failure is a record."""
-        record = await self.sender.send(spec, cell, scheduled_ns, origin_ns)
-        return record if isinstance(record, RequestRecord) else await record
 
     def facts(self) -> dict[str, object]:
         """What was found out about the server, for the cell's row."""

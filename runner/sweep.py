@@ -139,6 +139,7 @@ async def _measure(
     server = Server(config, folder, user=user_of(folder, live))
     try:
         finished = await writer.finished_cells()
+        _must_agree(finished, plans)
         await asyncio.to_thread(_mend_cell_lines, folder, finished)
         live.cells_done, live.status = len(finished), "running"
         tools = CellTools(
@@ -174,6 +175,7 @@ async def _simulate(
     await writer.open()
     try:
         finished = await writer.finished_cells()
+        _must_agree(finished, plans)
         live.cells_done, live.status = len(finished), "running"
         left = [p for p in plans if p.cell not in finished]
         await _with_helpers(
@@ -196,6 +198,14 @@ async def _virtual_cells(
         writer.rows.engine += rows.engine
         await writer.put_cell(rows.record)
         live.cells_done += 1
+
+
+def _must_agree(finished: Mapping[int, CellRecord], plans: Sequence[PlannedCell]) -> None:
+    """Raises GoodputError for a sweep that was begun by a version that numbered its cells otherwise."""
+    for plan in plans:
+        record = finished.get(plan.cell)
+        if record and (json.loads(record.setting), json.loads(record.load)) != (plan.setting, plan.load):
+            raise GoodputError("this sweep was begun by a version that measured in another order; run it anew")
 
 
 async def _with_helpers(work: Coroutine[Any, Any, None], *helpers: Coroutine[Any, Any, None]) -> None:

@@ -7,6 +7,9 @@ from typing import Any
 from runner.config import SweepConfig
 from runner.errors import ConfigError
 from runner.load.trace_file import TraceRow, parse_trace
+from runner.text_file import Unreadable, read_text
+
+MOST_BYTES = 100_000_000  # some three million requests
 
 
 def read_trace_texts(config: SweepConfig, base: Path) -> dict[str, str]:
@@ -15,9 +18,9 @@ def read_trace_texts(config: SweepConfig, base: Path) -> dict[str, str]:
     for c in config.classes:
         if c.trace is not None:
             try:
-                texts[c.name] = (base / c.trace).read_text(encoding="utf-8-sig")
-            except (OSError, UnicodeDecodeError) as e:
-                reason = e.strerror if isinstance(e, OSError) else "it is not UTF-8 text"
+                texts[c.name] = read_text(base / c.trace, MOST_BYTES, regular=True)
+            except (Unreadable, FileNotFoundError) as e:
+                reason = e.strerror if isinstance(e, FileNotFoundError) else e
                 raise ConfigError(
                     f"classes.{c.name}.trace: {c.trace} cannot be read ({reason}); give the path of a CSV file"
                 ) from None

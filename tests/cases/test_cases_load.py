@@ -434,7 +434,8 @@ async def measured(url: str, api: str, count: int) -> list[RequestRecord]:
     found = await Measured.find(config, {}, Running(url, None, None, None, True), Clock())
     try:
         drawn = build_trace(config.classes, {"request_rate": 20.0}, 10, seed=1).open_loop[:count]
-        return [await found.send(spec, 0, time.monotonic_ns(), 0) for spec in drawn]
+        sent = [await found.sender.send(spec, 0, time.monotonic_ns(), 0) for spec in drawn]
+        return [record if isinstance(record, RequestRecord) else await record for record in sent]
     finally:
         await found.close()
 

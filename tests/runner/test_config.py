@@ -170,3 +170,60 @@ def test_a_byte_order_mark_is_no_mistake(tmp_path: Path) -> None:
     text = 'name = "x"\n[backend]\nkind = "simulated"\n[grid]\nmax_num_seqs = [1]\n[[classes]]\nname = "chat"\n'
     file.write_text(text + "rate = 1\nprompt_tokens = 1\noutput_tokens = 1\n", encoding="utf-8-sig")
     assert load_sweep(file).name == "x"
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"run": {"repeats": True}}, "run.repeats is true; give a number"),
+        ({"run": {"duration_s": False}}, "run.duration_s is false; give a number"),
+        ({"run": {"stop_after_failures": True}}, "run.stop_after_failures is true; give a number"),
+        ({"classes": [{**CHAT, "priority": True}]}, "classes.0.priority is true; give a number"),
+        ({"classes": [{**CHAT, "prompt_tokens": {"fixed": True}}]}, "classes.0.prompt_tokens.fixed is true"),
+        ({"classes": [{**CHAT, "prompt_tokens": {"uniform": [True, 5]}}]}, "classes.0.prompt_tokens.uniform is true"),
+        ({"classes": [{**CHAT, "slo": {"ttft_ms": True, "gap_ms": 1}}]}, "classes.0.slo.ttft_ms is true"),
+        ({"control": {**PROCESS, "ready_timeout_s": True}}, "control.ready_timeout_s is true; give a number"),
+        ({"grid": {"max_num_seqs": [True], "request_rate": [1.0]}}, "grid.max_num_seqs needs whole numbers"),
+        ({"grid": {"max_num_seqs": [1], "request_rate": [True]}}, "grid.request_rate needs numbers above 0"),
+    ],
+)
+def test_true_is_not_taken_for_1(changes: Raw, sentence: str) -> None:
+    """A slip of the hand must not change what is measured."""
+    with pytest.raises(ConfigError, match=sentence.replace(".", r"\.")):
+        parse_sweep(sweep(**changes), "f")
+
+
+def test_yes_and_no_stay_what_they_are_where_they_are_meant() -> None:
+    """A setting that is switched on and off, and the drift check."""
+    raw = sweep(grid={"enable_chunked_prefill": [True, False], "request_rate": [1.0]}, run={"drift_check": True})
+    config = parse_sweep(raw, "f")
+    assert config.grid["enable_chunked_prefill"] == (True, False)
+    assert config.run.drift_check is True
+    with pytest.raises(ConfigError, match=r"run\.drift_check"):
+        parse_sweep(sweep(run={"drift_check": 1}), "f")
+
+
+def test_toml_s_own_times_are_taken_for_stop_by(tmp_path: Path) -> None:
+    """Quoted or not."""
+    for written in ('"07:00"', "07:00:00", "2026-12-24T07:00:00"):
+        path = tmp_path / "f.toml"
+        path.write_text(f"""name = "t"
+[backend]
+kind = "simulated"
+[grid]
+request_rate = [1.0]
+[run]
+stop_by = {written}
+[[classes]]
+name = "chat"
+weight = 1
+prompt_tokens = 1
+output_tokens = 1
+""")
+        assert "07:00" in (load_sweep(path).run.stop_by or "")
+
+
+def test_a_sweep_file_without_end_is_refused() -> None:
+    """A device is read no further than a sweep file may be long."""
+    with pytest.raises(ConfigError, match="larger than 10 MB"):
+        load_sweep(Path("/dev/zero"))
