@@ -1,6 +1,6 @@
 """What virtual time gave -> the rows that measured requests leave. No time of theirs is a kernel's, and they say so."""
 
-from dataclasses import replace
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -8,49 +8,64 @@ import numpy as np
 from runner.load.generator import unsent_record
 from runner.load.record import MAX_DELTA_US
 from runner.simulator.server import BUSY
-from runner.simulator.virtual_engine import Ints, VirtualRequest
+from runner.simulator.virtual_engine import VirtualRequest
 from runner.simulator.virtual_time import VirtualCell
 from storage.records import RequestRecord
 
+_UNSENT = {
+    "stopped": "not sent: the run was stopped",
+    "held": "not sent: the class's cap on running requests held it until the end",
+}
+
 
 def records_of(run: VirtualCell, cell: int, limit_ns: int, max_model_len: int) -> list[RequestRecord]:
-    """The requests of one cell as records, in the order they ended. `user_stamps` counts every token: a record of
-    virtual time claims no kernel stamp.
+    """The requests of one cell as records, in the order they ended; `limit_ns` and `max_model_len` for the words.
+
+    `user_stamps` counts every token: a record of virtual time claims no kernel stamp.
     """
-    return [_record(request, cell, limit_ns, max_model_len) for request in run.requests]
+    deltas = deltas_us(run.requests)
+    return [_record(r, next(deltas), cell, limit_ns, max_model_len) for r in run.requests]
 
 
-def deltas_us(times_ns: Ints) -> tuple[int, ...]:
-    """Steps in whole us, rounded as `runner.load.record.deltas_us` does: their sums never drift."""
-    if not len(times_ns):
-        return ()
-    steps = np.diff((times_ns - times_ns[0] + 500) // 1000)
-    return tuple(np.minimum(steps, MAX_DELTA_US).tolist())
+def deltas_us(requests: list[VirtualRequest]) -> Iterator[tuple[int, ...]]:
+    """Steps in whole us of each request, rounded as `runner.load.record.deltas_us` does: their sums never drift."""
+    counts = np.array([len(r.times_ns) for r in requests], dtype=np.int64)
+    flat = np.concatenate([np.zeros(0, dtype=np.int64), *(r.times_ns for r in requests)])
+    starts = np.cumsum(counts) - counts
+    since_first = flat - np.repeat(flat[np.minimum(starts, len(flat) - 1)], counts) if len(flat) else flat
+    steps = np.minimum(np.diff((since_first + 500) // 1000), MAX_DELTA_US).tolist()
+    for start, count in zip(starts.tolist(), counts.tolist(), strict=True):
+        yield tuple(steps[start : start + count - 1]) if count else ()
 
 
-def _record(request: VirtualRequest, cell: int, limit_ns: int, max_model_len: int) -> RequestRecord:
+def _record(
+    request: VirtualRequest, deltas: tuple[int, ...], cell: int, limit_ns: int, max_model_len: int
+) -> RequestRecord:
+    spec, times = request.spec, request.times_ns
     if request.sent_ns is None:
-        detail = (
-            "not sent: the run was stopped"
-            if request.fate == "stopped"
-            else "not sent: the class's cap on running requests held it until the end"
-        )
-        return unsent_record(request.spec, request.scheduled_ns, cell, detail)
-    times = request.times_ns
-    first_ns = int(times[0]) if len(times) else None
-    sent = replace(
-        unsent_record(request.spec, request.scheduled_ns, cell, ""),
+        return unsent_record(spec, request.scheduled_ns, cell, _UNSENT[request.fate])
+    tokens = len(times)
+    first_ns = int(times[0]) if tokens else None
+    batched = request.sequence is not None and request.sequence.held
+    return RequestRecord(
+        cell=cell,
+        request=spec.request,
+        class_name=spec.class_name,
+        priority=spec.priority,
+        prompt_tokens_asked=spec.prompt_tokens,
+        output_tokens_asked=spec.output_tokens,
+        scheduled_ns=request.scheduled_ns,
         sent_ns=request.sent_ns,
         first_byte_ns=request.sent_ns,  # the server's head comes at once
         first_chunk_ns=first_ns,
         first_answer_ns=first_ns,
         end_ns=request.end_ns,
-        chunk_deltas_us=deltas_us(times),
-        token_events=len(times),
-        shared_stamps=int(np.count_nonzero(np.diff(times) == 0)),
-        user_stamps=len(times),
+        chunk_deltas_us=deltas,
+        token_events=tokens,
+        shared_stamps=max(0, tokens - 1) if batched else 0,
+        user_stamps=tokens,
+        **_ending(request, tokens, limit_ns, max_model_len),
     )
-    return replace(sent, **_ending(request, len(times), limit_ns, max_model_len))
 
 
 def _ending(request: VirtualRequest, tokens: int, limit_ns: int, max_model_len: int) -> dict[str, Any]:
@@ -58,9 +73,6 @@ def _ending(request: VirtualRequest, tokens: int, limit_ns: int, max_model_len: 
     spec = request.spec
     if request.fate == "ok":
         return {
-            "outcome": "ok",
-            "error_kind": None,
-            "error_detail": None,
             "http_status": 200,
             "output_tokens": tokens,
             "output_tokens_source": "usage",

@@ -100,21 +100,22 @@ class _Load:
                 self._ready_at(0, place)
 
     def turn(self) -> None:
-        """The next thing that happens, be it in the engine or outside."""
-        engine = self.engine
-        event_ns, engine_ns = self._next_ns(), engine.next_ns
+        """The engine's iterations up to the next thing that happens outside, and that."""
+        engine, event_ns = self.engine, self._next_ns()
         if engine.must_plan and event_ns > self.now_ns:  # whatever comes at the same moment is there
             engine.plan(self.now_ns, event_ns)
-        elif engine_ns < event_ns:
+        while (engine_ns := engine.next_ns) < event_ns:
             self.now_ns = int(engine_ns)
             answered = engine.finish(self.now_ns)
             for request in answered:
                 self._has_ended(request, failed=False)
-            if not self.over:  # what clients do about it comes behind this plan
-                engine.plan(self.now_ns, self._next_ns())
-        else:
-            self.now_ns = event_ns
-            self._happen()
+            if self.over:
+                return
+            if answered:
+                event_ns = self._next_ns()
+            engine.plan(self.now_ns, event_ns)  # what clients do about the answers comes behind this plan
+        self.now_ns = event_ns
+        self._happen()
 
     def result(self, *, gave_up: bool) -> VirtualCell:
         self.engine.close(self.now_ns, self.ended)
