@@ -67,6 +67,9 @@ def hook_failed(name: str, exit_code: int, log: str) -> SettingFailed:
     if ran_out_of_memory(log):
         detail = f"control.{name} failed ({how}): out of memory; lower the context or the batch limits of this setting"
         return SettingFailed("out_of_memory", detail, exit_code=exit_code, log_tail=log_tail(log))
+    if exit_code in _KILLED:
+        detail = f"control.{name} was killed ({how}), as the kernel does it when memory runs out; end what needs memory"
+        return SettingFailed("out_of_memory", detail, exit_code=exit_code, log_tail=log_tail(log))
     detail = f"control.{name} failed ({how}); its last log lines say why"
     return SettingFailed("hook_failed", detail, exit_code=exit_code, log_tail=log_tail(log))
 
