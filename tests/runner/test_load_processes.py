@@ -137,7 +137,7 @@ def test_a_load_process_that_hangs_is_given_up(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr("runner.load.workers.GRACE_S", 0.2)
     monkeypatch.setattr("runner.load.workers.STOP_LIMIT_S", 0.5)
     data = open_data_folder(tmp_path / "data")
-    run = {"duration_s": 8.0, "warmup_s": 0.2, "drain_s": 0.2}
+    run = {"duration_s": 4.0, "warmup_s": 0.2, "drain_s": 0.2}
     sweep_id = enqueue(data, quick_config(grid={"request_rate": [20.0]}, run=run), "test")
     held: list[psutil.Process] = []
 

@@ -26,7 +26,7 @@ def llama() -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def engine() -> Iterator[str]:
-    command = [sys.executable, "-m", "app.cli", "engine", "--port", "0", "--cost", "a=2,b=0.1", "--model", "mine"]
+    command = [sys.executable, "-m", "app.cli", "engine", "--port", "0", "--cost", "a=20,b=0.1", "--model", "mine"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         try:
             assert process.stderr is not None
@@ -49,11 +49,16 @@ def probed(url: str, *flags: str) -> tuple[int, dict[str, Any]]:
 def check_answer(code: int, answer: dict[str, Any]) -> None:
     """One token a chunk on both servers, so counts by the server, by chunks and by gaps must agree."""
     assert (code, answer["outcome"], answer["error_detail"]) == (0, "ok", None)
-    assert (answer["output_tokens"], answer["token_events"], len(answer["chunk_gaps_ms"])) == (7, 7, 6)
+    assert (answer["output_tokens"], answer["token_events"]) == (7, 7)
     assert answer["output_tokens_source"] in ("usage", "timings")
     assert (answer["clock"], answer["finish_reason"], answer["malformed_events"]) == (CLOCK, "length", 0)
     assert answer["text"]
-    assert answer["ttft_ms"] + sum(answer["chunk_gaps_ms"]) == pytest.approx(answer["last_token_ms"], abs=0.01)
+    gaps = answer["chunk_gaps_ms"]
+    # a random model of 10 M parameters may be done before a busy machine looks at its first token
+    assert (gaps is None) == ("stream_buffered" in answer["flags"])
+    if gaps is not None:
+        assert len(gaps) == 6
+        assert answer["ttft_ms"] + sum(gaps) == pytest.approx(answer["last_token_ms"], abs=0.01)
 
 
 @pytest.mark.llama

@@ -194,3 +194,12 @@ def test_warnings_name_gap_rules_in_words() -> None:
     assert warning["values"]["rules"] == "mean_tpot, deadline"
     ids = [rule for rule in RULES for text in TEXTS.values() if rule in " ".join(text)]
     assert ids == []
+
+
+def test_what_came_from_the_prefix_cache_stands_beside_what_was_meant() -> None:
+    """Both shares are columns as soon as one cell has either; so are cold model loads; else none of them takes room."""
+    cell = {"cell": 0, "status": "ok", "setting": {}, "goodput_per_s": 1.0}
+    cached = {**cell, "prefix_cache_hit_share": 0.64, "prefix_cache_hit_share_intended": 0.667, "cold_loads": 2}
+    extra = ["prefix_cache_hit_share", "prefix_cache_hit_share_intended", "cold_loads"]
+    assert [x.key for x in columns({"cells": [cell, cached]})][-3:] == extra
+    assert not {x.key for x in columns({"cells": [{**cell, "prefix_cache_hit_share": 0.0}]})} & set(extra)
