@@ -58,7 +58,7 @@ def _send(state: EngineState, sequence: Sequence, target: Lane, knobs: Knobs, no
     assert source is not None
     target.free_blocks -= blocks_for(sequence.computed)
     took_ms = sequence.computed * knobs.kv_bytes_per_token * 8 / (knobs.kv_link_gbit_per_s * 1e6)
-    source.link_free_ms = max(now_ms, source.link_free_ms) + took_ms
+    source.link_free_ms = round(max(now_ms, source.link_free_ms) + took_ms, 6)  # whole ns
     state.moves.append(Move(source.link_free_ms, sequence, source, target))
 
 
