@@ -6,6 +6,7 @@ Phases of a line: starting (the server), warmup, measure, drain, cooldown (betwe
 
 import asyncio
 import os
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -29,6 +30,7 @@ class LiveFeed:
         self, folder: Path, cells_total: int, on_progress: Progress, closed_classes: Sequence[str] = ()
     ) -> None:
         self._folder = folder
+        self._writing = threading.Lock()
         self._on_progress = on_progress
         self._closed_classes = closed_classes
         self._started = time.monotonic()
@@ -117,17 +119,19 @@ class LiveFeed:
         }
 
     def write_state(self) -> None:
-        write_state(self._folder, self.state())
+        """The state as it is when its turn to be written comes: a tick in a thread never puts an older one over it."""
+        with self._writing:
+            write_state(self._folder, self.state())
 
     async def tick(self) -> None:
         """Writes one line and the heartbeat, off the event loop."""
-        line, state = self.line(), self.state()
-        await asyncio.to_thread(self._write, line, state)
+        line = self.line()
+        await asyncio.to_thread(self._write, line)
         self._on_progress(line)
 
-    def _write(self, line: Mapping[str, Any], state: Mapping[str, Any]) -> None:
+    def _write(self, line: Mapping[str, Any]) -> None:
         append_line(self._folder, "live.jsonl", dict(line))
-        write_state(self._folder, dict(state))
+        self.write_state()
 
     async def tick_every_second(self) -> None:
         """Runs until cancelled."""

@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 
 from runner.config import Scalar, SweepConfig
-from runner.engines import failure, process
+from runner.engines import failure, memory, process
 from runner.engines.address import host_and_port, port_is_taken, server_root
 from runner.engines.catalogue import KINDS
 from runner.engines.engine_log import EngineLog
@@ -55,6 +55,8 @@ class HookedServer:
         self._running: Running | None = None
         self._answers = Identity(False)  # who answered when the server was found ready
         self._ending: asyncio.Future[SettingFailed | None] | None = None
+        self._memory: memory.Memory | None = None  # before the start
+        self._kept_back: str | None = None  # what the server before did not give back
 
     async def apply(self, setting: Mapping[str, Scalar]) -> Running:
         """Runs the hooks of this setting unless its server runs already. Raises SettingFailed, with the hooks ended
@@ -104,7 +106,9 @@ class HookedServer:
         if self._log is not None:
             await asyncio.to_thread(self._log.finish, 1.0)
         if ours or self._control.stop_command:
-            await self._port_becomes_free()
+            await self._port_becomes_free(None if trouble else self._control.stop_timeout_s)
+            if self._memory:  # of GPUs: how much RAM the server had is not known here
+                self._kept_back = await asyncio.to_thread(memory.wait_until_given_back, self._memory, 0)
         self._setting = self._start = None
         remove_pid_file(self._folder)
         return trouble
@@ -125,7 +129,7 @@ class HookedServer:
         trouble = await self._end()
         if trouble is None and self._running is None and self._control.stop_command and await self._is_taken():
             trouble = await self._stop_hook(setting)
-            await self._port_becomes_free()
+            await self._port_becomes_free(None if trouble else self._control.stop_timeout_s)
         if trouble is not None and await self._is_taken():
             raise trouble
 
@@ -147,6 +151,7 @@ class HookedServer:
     async def _begin(self, setting: Mapping[str, Scalar]) -> Running:
         self._log = self._new_log(setting)
         before = await who_answers(self._config)
+        self._memory = await asyncio.to_thread(memory.look)
         hook = hook_of(self._config, "command", setting, self._folder.name)
         assert hook is not None
         self._setting = dict(setting)
@@ -156,7 +161,7 @@ class HookedServer:
         self._note()
         if self._control.ready_command:
             await self._ready_hook(setting, self._log)
-        notes = await self._answers_anew(before, self._log)
+        notes = [*([self._kept_back] if self._kept_back else []), *await self._answers_anew(before, self._log)]
         self._note(ready=True)
         if wrong := await contradiction(self._config, setting):
             notes.append(wrong)
@@ -281,7 +286,8 @@ class HookedServer:
     async def _is_taken(self) -> bool:
         return await asyncio.to_thread(port_is_taken, self._host, self._port)
 
-    async def _port_becomes_free(self) -> None:
-        deadline = time.monotonic() + self._port_wait_s
+    async def _port_becomes_free(self, limit_s: float | None) -> None:
+        """A stop hook that went well may have told a server to end that still has to do so (`limit_s`)."""
+        deadline = time.monotonic() + max(self._port_wait_s, limit_s or 0.0)
         while await self._is_taken() and time.monotonic() < deadline:
             await asyncio.sleep(_LOOK_S)
