@@ -13,7 +13,7 @@ from typing import Any
 
 from runner.config import SweepConfig
 from runner.errors import BusyError, ConfigError
-from runner.plan import count_cells
+from runner.plan import count_points
 from storage.data_folder import open_data_folder
 from storage.errors import GoodputError
 from storage.side_files import LIVE, ask, list_sweeps, read_state, status_of
@@ -237,7 +237,7 @@ def _check_report(path: Path | None) -> None:
 
 
 def _ask_if_large(config: SweepConfig, yes: bool) -> None:
-    cells = count_cells(config)
+    cells = count_points(config)
     if cells < ASK_FROM_CELLS or yes:
         return
     hours = cells * (config.run.warmup + config.run.duration_s) / 3600

@@ -11,7 +11,7 @@ from app.words import Words
 from runner.config import LOAD_AXES, Scalar, SweepConfig, is_load_key
 from runner.engines.knowledge import engine_oddities, longest_tokens
 from runner.estimate import cell_seconds, count_starts, sweep_seconds
-from runner.plan import count_cells, plan_cells
+from runner.plan import count_points, plan_cells
 from runner.simulator.cost_model import largest_safe_token_budget
 from runner.simulator.presets import DEFAULT_PRESET, list_presets, resolve_preset
 
@@ -126,7 +126,7 @@ def usual(options: Sequence[str]) -> int:
 
 def size_of(config: SweepConfig) -> Size:
     """Cells, starts and time of a sweep, also of an absurdly large one."""
-    cells = count_cells(config)
+    cells = count_points(config)
     if cells > PLAN_UP_TO:
         return Size(cells, None, cells * cell_seconds(config))
     plans = plan_cells(config)

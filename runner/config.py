@@ -235,7 +235,8 @@ class Run(_Model):
     # one; not the default, since a server that keeps a thread for each connection would be held up by idle ones.
     connections: Literal["reuse", "new", "preopened"] = "reuse"
     cool_down_s: Seconds = Field(0, ge=0)  # idle time between two cells
-    # The first cell once more at the end, to see whether the machine changed. auto: from 20 minutes and 4 cells on.
+    # The first cell once more at the end, to see whether the machine changed. auto: from 20 minutes and 4 cells on
+    # of a real server.
     drift_check: StrictBool | Literal["auto"] = "auto"
     stop_after_failures: int | None = Field(None, ge=1)  # failed cells in a row that end the sweep; default: never
     # "07:00" (local time, the next one) or a date with time: best information first, no cell that would end later

@@ -147,7 +147,9 @@ if chosen.status in ("interrupted", "failed", "stopped"):
     ends = {
         "interrupted": w.text("This sweep was interrupted: its worker is gone. Finished cells are kept."),
         "failed": w.text("This sweep ended early: {why}", why=message or w.text("see the log")),
-        "stopped": w.text("This sweep was stopped. Finished cells are kept."),
+        "stopped": w.text("This sweep ended early: {why}", why=message)
+        if message
+        else w.text("This sweep was stopped. Finished cells are kept."),
     }
     st.warning(ui.plain(ends[chosen.status]))
     if st.button(w.text("Resume"), type="primary", key="resume"):

@@ -11,7 +11,7 @@ from app.views.share import share_figure
 from app.views.verdict import flat_facts, origin_note, verdict
 from runner.queue import delete_sweep
 from storage.errors import GoodputError
-from storage.side_files import LIVE
+from storage.side_files import LIVE, read_state
 
 w = ui.words()
 # a setting's name is one long word: in a heading of the usual size it would be cut on a phone
@@ -46,6 +46,8 @@ if chosen.status in ("stopped", "interrupted", "failed") and chosen.cells_done <
     with ended:
         done, total = w.count(chosen.cells_done), w.count(chosen.cells_total)
         ui.note(w.text("{done} of {total} cells were measured.", done=done, total=total))
+        if why := (read_state(chosen.folder) or {}).get("message"):
+            ui.note(w.text("This sweep ended early: {why}", why=why))
     if again.button(w.text("Resume"), key="resume", width="stretch"):
         try:
             jobs.resume_sweep(ui.data_dir(), chosen.sweep_id)

@@ -110,11 +110,11 @@ def test_a_lingering_port_is_waited_for_and_never_measured(case_id: str, held_s:
     assert got == expected["limit_then"] if held_s > 1 else isinstance(got, int) and got > 0
 
 
-def oom_sweep() -> SweepConfig:
-    """The built-in engine, except that it dies as CUDA does where the context is too large."""
+def oom_sweep(last_words: str, exit_code: int) -> SweepConfig:
+    """The built-in engine, except that it dies with these words where the context is too large."""
     script = (
         "import sys, runpy; at = sys.argv.index('--ctx'); ctx = int(sys.argv[at + 1]); del sys.argv[at:at + 2]\n"
-        "if ctx > 8192: print('CUDA out of memory', file=sys.stderr); sys.exit(1)\n"
+        f"if ctx > 8192: print({last_words!r}, file=sys.stderr); sys.exit({exit_code})\n"
         "sys.argv[0] = 'engine'; runpy.run_module('runner.simulator', run_name='__main__')"
     )
     port = free_port()
@@ -128,11 +128,23 @@ def oom_sweep() -> SweepConfig:
 
 
 @pytest.mark.parametrize("case_id", ["D05"])
-def test_a_setting_that_does_not_fit_is_one_failed_cell(case_id: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("last_words", "exit_code"),
+    [
+        ("CUDA out of memory", 1),
+        ("ROCm error: out of memory", 1),
+        ("error: Insufficient Memory (00000008:kIOGPUCommandBufferCallbackErrorOutOfMemory)", 1),
+        ("loading tensors", 137),
+    ],
+    ids=["cuda", "rocm", "metal", "killed by the kernel"],
+)
+def test_a_setting_that_does_not_fit_is_one_failed_cell(
+    case_id: str, last_words: str, exit_code: int, tmp_path: Path
+) -> None:
     """Three cells, one measured, two failed as out_of_memory with exit code and log; the heat map says so, not 0."""
     expected = CASES[case_id]["expected"]
     data = open_data_folder(tmp_path / "data")
-    sweep_id = enqueue(data, oom_sweep(), "test")
+    sweep_id = enqueue(data, oom_sweep(last_words, exit_code), "test")
     assert (run_one(data, sweep_id, lambda _: None) == "done") is expected["sweep_finished"]
     tables = read_sweep(sweep_folder(data, sweep_id))
     result = build_result(tables)
@@ -140,8 +152,8 @@ def test_a_setting_that_does_not_fit_is_one_failed_cell(case_id: str, tmp_path: 
     assert len(result["cells"]) == expected["cells"]
     for cell, row in zip(result["cells"][1:], tables.cells.to_dict("records")[1:], strict=True):
         assert cell["error_kind"] == expected["error_kind"]
-        assert "CUDA out of memory" in cell["log_tail"]
-        assert (row["exit_code"], cell["setting"]["ctx"] > 8192) == (1, True)
+        assert last_words in cell["log_tail"]
+        assert (row["exit_code"], cell["setting"]["ctx"] > 8192) == (exit_code, True)
         assert (cell["goodput_per_s"], cell["output_tok_per_s"]) == (None, None)
     squares = [s for line in heat_grid(result).squares for s in line]
     assert [s.state for s in squares].count("failed") == 2

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from runner.config import SweepConfig
 from runner.estimate import count_starts
-from runner.plan import checks_drift, count_cells, plan_cells, trace_seed
+from runner.plan import checks_drift, count_cells, count_points, plan_cells, trace_seed
 from tests.support.small_sweeps import quick_config
 
 
@@ -82,6 +82,9 @@ def test_left_to_itself_a_sweep_of_20_minutes_checks_drift(
 ) -> None:
     """And one of fewer than four cells never does."""
     run = {"duration_s": duration_s, "warmup_s": 30.0, "cool_down_s": cool_down_s}
-    found = quick_config(grid={"request_rate": [float(r) for r in range(1, rates + 1)]}, run=run)
+    grid = {"request_rate": [float(r) for r in range(1, rates + 1)]}
+    found = quick_config(grid=grid, run=run, backend={"kind": "openai", "url": "http://127.0.0.1:1"})
     assert checks_drift(found) is wanted
-    assert len(plan_cells(found)) == rates + wanted
+    assert len(plan_cells(found)) == count_cells(found) == rates + wanted
+    assert count_points(found) == rates
+    assert not checks_drift(quick_config(grid=grid, run=run))  # the built-in engine's speed is a cost model's
