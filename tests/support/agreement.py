@@ -1,0 +1,88 @@
+"""The same sweep behind the built-in engine over real HTTP and in virtual time: how far apart are they?"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from runner.analysis.gaps import gap_table
+from runner.analysis.prepare import prepare
+from runner.config import parse_sweep
+from runner.queue import enqueue
+from runner.simulator.virtual_server import for_virtual_time
+from runner.work import run_one
+from storage.data_folder import open_data_folder
+from storage.queries import read_sweep
+
+SHARES = (50, 95)
+
+
+@dataclass(frozen=True)
+class Pair:
+    """One percentile of one setting, ms."""
+
+    setting: str
+    what: str  # "ttft p50", "gap p95", …
+    measured_ms: float
+    virtual_ms: float
+
+    @property
+    def apart_ms(self) -> float:
+        return abs(self.measured_ms - self.virtual_ms)
+
+    def within(self, share: float, ms: float) -> bool:
+        """At most `share` of the virtual value apart, or at most `ms`."""
+        return self.apart_ms <= max(share * self.virtual_ms, ms)
+
+
+def sweep_raw(schedulers: list[str], rate: float, duration_s: float) -> dict[str, Any]:
+    """A chat with some 20 ms a token and prompts of one or two iterations, 20 to 200 ms."""
+    return {
+        "name": "agreement",
+        "backend": {
+            "kind": "simulated",
+            "cost": {"a": 20.0, "b": 0.4, "c": 0.2, "d": 1e-4},
+            "kv_tokens": 32_768,
+        },
+        "grid": {
+            "scheduler": schedulers,
+            "max_num_seqs": [8],
+            "max_num_batched_tokens": [256],
+            "request_rate": [rate],
+        },
+        "run": {"duration_s": duration_s, "warmup_s": 0.5, "drain_s": 4},
+        "classes": [
+            {
+                "name": "chat",
+                "weight": 1,
+                "prompt_tokens": {"uniform": [32, 400]},
+                "output_tokens": {"uniform": [4, 16]},
+                "slo": {"ttft_ms": 1000, "gap_ms": 150},
+            }
+        ],
+    }
+
+
+def compare(raw: dict[str, Any], folder: Path) -> list[Pair]:
+    """Runs the sweep twice, once waiting and once calculating, on the same arrivals."""
+    measured, virtual = _numbers(raw, folder, False), _numbers(raw, folder, True)
+    assert measured.keys() == virtual.keys()
+    return [Pair(*key, ms, virtual[key]) for key, ms in measured.items()]
+
+
+def _numbers(raw: dict[str, Any], folder: Path, simulated: bool) -> dict[tuple[str, str], float]:
+    data = open_data_folder(folder / f"data-{simulated}")
+    config = for_virtual_time(parse_sweep(raw, "test"))
+    sweep_id = enqueue(data, config, "test", simulated=simulated)
+    assert run_one(data, sweep_id, lambda line: None) == "done"
+    prepared = prepare(read_sweep(data / "sweeps" / sweep_id))
+    found = {}
+    for cell in prepared.cells:
+        rows = prepared.requests.iloc[cell.rows]
+        rows = rows[rows["in_window"].to_numpy(dtype=bool) & rows["completed"].to_numpy(dtype=bool)]
+        values = {"ttft": rows["ttft_ms"].to_numpy(), "gap": gap_table(rows.reset_index(drop=True)).gap_ms}
+        for what, ms in values.items():
+            for share in SHARES:
+                found[str(cell.setting["scheduler"]), f"{what} p{share}"] = float(np.percentile(ms, share))
+    return found
