@@ -2,7 +2,9 @@
 
 import asyncio
 import json
+import subprocess
 import sys
+import time
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from pathlib import Path
@@ -14,7 +16,7 @@ import pytest
 from app.cli import main
 from runner.analysis.result import build_result
 from runner.config import SweepConfig
-from runner.engines.address import free_port
+from runner.engines.address import free_port, port_is_taken
 from runner.plan import plan_cells
 from runner.queue import enqueue, sweep_folder
 from runner.sweep import run_sweep
@@ -250,3 +252,36 @@ def test_a_sweep_numbered_by_another_version_is_not_mixed(data: Path) -> None:
     (folder / "sweep.json").write_text(json.dumps(sweep))
     with pytest.raises(GoodputError, match="measured in another order"):
         run_one(data, sweep_id, lambda _: None)
+
+
+def test_a_server_of_somebody_else_that_goes_away_is_not_waited_for_at_every_load(tmp_path: Path, data: Path) -> None:
+    """The cell it left in and the next one have failed; those behind carry the reason, untried."""
+    port = free_port()
+    command = [sys.executable, str(ENGINE), "--port", str(port), "--behaviour", "good", "--memory", str(tmp_path / "m")]
+    backend = {"kind": "openai", "url": f"http://127.0.0.1:{port}", "api": "openai_chat"}
+    run = {**RUN, "duration_s": 2.5}
+    config = quick_config(backend=backend, grid={"request_rate": [40.0, 41.0, 42.0, 43.0]}, run=run)
+    sweep_id = enqueue(data, config, "test")
+    with subprocess.Popen(command) as server:
+        wait_for_port(port)
+
+        def end_it(line: Line) -> None:
+            if line["completed"]:
+                server.kill()
+
+        try:
+            assert run_one(data, sweep_id, end_it) == "done"
+        finally:
+            server.kill()
+    cells = read_sweep(sweep_folder(data, sweep_id)).cells
+    assert list(cells["status"]) == ["failed"] * 4
+    assert list(cells["error_kind"]) == ["unreachable", "connect", "connect", "connect"]
+    assert [d.startswith("not tried again") for d in cells["error_detail"]] == [False, False, True, True]
+
+
+def wait_for_port(port: int) -> None:
+    """Until somebody listens; the limit only ends a test that has failed."""
+    deadline = time.monotonic() + 60
+    while not port_is_taken("127.0.0.1", port):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
