@@ -15,9 +15,7 @@ def test_metrics_that_end_before_the_window_are_told_and_fail_nothing(last_s: in
     requests = [make_request(n, at_ms=1000 * n, gaps_ms=(10.0,) * 9) for n in range(100)]
     samples = [EngineSample(0, s * SECOND, "metrics", 1.0, running=1.0) for s in range(last_s + 1)]
     found = build_result(
-        make_tables(
-            one_a_second(0, 100.0), samples, config=make_config(grid={"max_num_seqs": [4], "request_rate": [1.0]})
-        )
+        make_tables(requests, samples, config=make_config(grid={"max_num_seqs": [4], "request_rate": [1.0]}))
     )
     (cell,) = found["cells"]
     assert cell["status"] == "ok"
