@@ -119,7 +119,8 @@ def list_all(args: argparse.Namespace) -> int:
         _print_json([{k: getattr(s, k) for k in keys} for s in sweeps])
         return 0
     for s in sweeps:
-        print(f"{s.sweep_id}  {s.status:<11} {s.cells_done}/{s.cells_total} cells  {s.name}")
+        mark = "  (simulated)" if s.simulated else ""
+        print(f"{s.sweep_id}  {s.status:<11} {s.cells_done}/{s.cells_total} cells  {s.name}{mark}")
         if s.verdict:
             print(f"    {s.verdict}")
     if not sweeps:
@@ -285,7 +286,10 @@ def _print_json(value: object) -> None:
 
 def _print_result(result: Mapping[str, Any]) -> None:
     from app.views.table import text_table
+    from app.views.verdict import origin_note
 
+    if result.get("simulated"):
+        print(origin_note(result))
     print(text_table(result))
     print(result["choice"]["reason"])
     if line := result["choice"].get("start_line"):

@@ -118,7 +118,14 @@ def status_text(status: str) -> str:
 
 def label(sweep: SweepSummary) -> str:
     """A sweep in a list: name, state, moment."""
-    return " · ".join(filter(None, [sweep.name, status_text(sweep.status), when(sweep.created_unix_ns)]))
+    return " · ".join(
+        filter(None, [sweep.name, status_text(sweep.status), simulated(sweep), when(sweep.created_unix_ns)])
+    )
+
+
+def simulated(sweep: SweepSummary) -> str | None:
+    """The word that marks a sweep of virtual time wherever it is named."""
+    return words().text("simulated") if sweep.simulated else None
 
 
 def chosen_sweep(usable: Sequence[str]) -> SweepSummary | None:

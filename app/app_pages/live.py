@@ -133,7 +133,7 @@ def draw(sweep: SweepSummary) -> None:
         st.warning(ui.plain(sentence))
 
 
-ui.note(ui.when(chosen.created_unix_ns))
+ui.note(" · ".join(filter(None, [ui.when(chosen.created_unix_ns), ui.simulated(chosen)])))
 ui.say(chosen.name, level=2)
 if chosen.status in WATCHED:
     st.session_state["watching"] = chosen.sweep_id

@@ -48,7 +48,8 @@ for sweep in sweeps[:30]:
             progress = w.text(
                 "{done} of {total} cells", done=w.count(sweep.cells_done), total=w.count(sweep.cells_total)
             )
-            ui.note(" · ".join(filter(None, [ui.status_text(sweep.status), progress, ui.when(sweep.created_unix_ns)])))
+            facts = [ui.status_text(sweep.status), ui.simulated(sweep), progress, ui.when(sweep.created_unix_ns)]
+            ui.note(" · ".join(filter(None, facts)))
         live = sweep.status in ("queued", *LIVE)
         if button.button(w.text("Watch") if live else w.text("Open"), key=f"open-{sweep.sweep_id}", width="stretch"):
             ui.go_to(ui.LIVE if live or sweep.status == "interrupted" else ui.RESULTS, sweep.sweep_id)

@@ -25,7 +25,7 @@ class Verdict:
 def origin_note(result: c.Result, words: Words = ENGLISH) -> str | None:
     """Says of a result that no real server stands behind it; null for a measured server."""
     if result.get("simulated"):
-        return words.text("Virtual time: nothing was measured, a model of the hardware was calculated.")
+        return words.text("Simulated: nothing was measured, a model of the hardware was calculated in virtual time.")
     if (result.get("backend") or {}).get("kind") == "simulated":
         return words.text("Built-in engine: the hardware is modelled, only the traffic is real.")
     return None

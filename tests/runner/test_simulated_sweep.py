@@ -89,7 +89,7 @@ def test_it_is_a_sweep_like_any_other_marked_as_simulated(tmp_path: Path) -> Non
     assert (tables.requests["user_stamps"] == tables.requests["token_events"]).all()
     assert [w["type"] for c in result["cells"] for w in c["warnings"] if w["type"] == "user_clock"] == []
     write_report(folder, tmp_path / "page.html", include_private=False)
-    assert "Virtual time" in (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert "Simulated: nothing was measured" in (tmp_path / "page.html").read_text(encoding="utf-8")
 
 
 def test_a_stopped_one_goes_on_in_virtual_time(tmp_path: Path) -> None:

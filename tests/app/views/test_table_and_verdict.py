@@ -172,7 +172,9 @@ def test_result_is_strict_json() -> None:
 def test_a_result_without_a_real_server_says_so() -> None:
     """Modelled hardware and virtual time are named; a measured server needs no note."""
     assert "modelled" in (origin_note({"backend": {"kind": "simulated"}, "simulated": False}) or "")
-    assert "Virtual time" in (origin_note({"backend": {"kind": "simulated"}, "simulated": True}) or "")
+    assert "Simulated: nothing was measured" in (
+        origin_note({"backend": {"kind": "simulated"}, "simulated": True}) or ""
+    )
     assert origin_note({"backend": {"kind": "llama_cpp"}, "simulated": False}) is None
 
 
