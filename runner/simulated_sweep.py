@@ -19,6 +19,7 @@ from runner.plan import PlannedCell, plan_cells, trace_seed
 from runner.simulator.cost_model import CostModel
 from runner.simulator.presets import EngineProfile
 from runner.simulator.settings import context_tokens
+from runner.simulator.step_log import StepLog
 from runner.simulator.virtual_records import records_of
 from runner.simulator.virtual_server import SPEEDS, check_speed, stand_for
 from runner.simulator.virtual_time import Span, run_virtual
@@ -46,8 +47,8 @@ class VirtualSweep:
     profile: EngineProfile | None
     traces: Mapping[str, Sequence[TraceRow]]
 
-    def run(self, plan: PlannedCell, go_on: Callable[[], bool]) -> CellRows | None:
-        """One cell; None when `go_on` said no. The numbers depend on config and profile alone."""
+    def run(self, plan: PlannedCell, go_on: Callable[[], bool], log: StepLog | None = None) -> CellRows | None:
+        """One cell; None when `go_on` said no. The numbers depend on config and profile alone, not on `log`."""
         run, load = self.config.run, plan.load
         stand = stand_for(self.config, plan.setting, self.profile)
         total_s = run.warmup + run.duration_s
@@ -62,6 +63,7 @@ class VirtualSweep:
             shared_prefix={c.name: c.shared_prefix_tokens for c in classes},
             cell=plan.cell,
             go_on=go_on,
+            log=log,
         )
         if ran.gave_up:
             return None

@@ -61,6 +61,7 @@ PURE = (
     "runner/simulator/virtual_time.py",
     "runner/simulator/settings.py",
     "runner/simulator/state.py",
+    "runner/simulator/step_log.py",
     "runner/analysis/*.py",
     "app/views/*.py",
     "app/export/*.py",

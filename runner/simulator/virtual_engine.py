@@ -16,6 +16,7 @@ from runner.load.workload import KEY_WORDS, RequestSpec
 from runner.simulator.engine import Ended, Engine, Work
 from runner.simulator.settings import ServerSettings, context_tokens
 from runner.simulator.state import BLOCK_TOKENS, Sequence
+from runner.simulator.step_log import StepLog
 from storage.records import EngineSample
 
 Ints = npt.NDArray[np.int64]
@@ -42,10 +43,14 @@ class VirtualRequest:
 
 
 class VirtualEngine:
-    """Times given to it never go back. `shared_prefix`: tokens that all prompts of a class begin with, by class."""
+    """Times given to it never go back. `shared_prefix`: tokens that all prompts of a class begin with, by class.
 
-    def __init__(self, settings: ServerSettings, shared_prefix: Mapping[str, int]) -> None:
+    `log` is told of every request and iteration.
+    """
+
+    def __init__(self, settings: ServerSettings, shared_prefix: Mapping[str, int], log: StepLog | None = None) -> None:
         self.settings = settings
+        self._log = log
         self.max_model_len = context_tokens(settings)
         self.engine = Engine(settings.scheduler, settings.knobs, settings.profile.cost, settings.total_blocks)
         self.must_plan = False  # idle lanes have not looked yet at what has come
@@ -79,6 +84,8 @@ class VirtualEngine:
         self._unstarted[sequence] = now_ns
         request.sequence = sequence
         self.engine.submit(sequence, now_ns)
+        if self._log is not None:
+            self._log.arrives(sequence.order, spec, now_ns)
         self.must_plan = self.must_plan or None in self.engine.work
         return "running"
 
@@ -95,6 +102,8 @@ class VirtualEngine:
         self.must_plan = False
         for work in self.engine.start(now_ns, -inf if self._stepwise else until_ns):
             self._count_start(work)
+            if self._log is not None:
+                self._log.begins(work, self.engine.state.lanes[work.iteration.lane])
 
     def finish(self, now_ns: int) -> list[VirtualRequest]:
         """What ends now. Returns the requests that are answered to their end."""

@@ -12,6 +12,7 @@ from heapq import heappop, heappush
 
 from runner.load.workload import RequestSpec, Trace
 from runner.simulator.settings import ServerSettings
+from runner.simulator.step_log import StepLog
 from runner.simulator.virtual_engine import VirtualEngine, VirtualRequest
 from storage.records import EngineSample
 
@@ -49,14 +50,15 @@ def run_virtual(
     shared_prefix: Mapping[str, int] | None = None,
     cell: int = 0,
     go_on: Callable[[], bool] = lambda: True,
+    log: StepLog | None = None,
 ) -> VirtualCell:
     """Runs one cell's load to its end. The result depends on the arguments alone, to the last bit.
 
     `shared_prefix`: tokens that all prompts of a class begin with, by class; of use to a prefix cache only.
     A request that no context of this setting can hold ends the cell at once, as it does when measured.
-    `go_on` is asked now and then; when it says no, the run is given up.
+    `go_on` is asked now and then; when it says no, the run is given up. `log` is told of the engine's iterations.
     """
-    load = _Load(trace, VirtualEngine(settings, shared_prefix or {}), span, max_in_flight, cell)
+    load = _Load(trace, VirtualEngine(settings, shared_prefix or {}, log), span, max_in_flight, cell)
     load.begin()
     turns = 0
     while not load.over:
