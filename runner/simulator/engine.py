@@ -143,6 +143,8 @@ class Engine:
 
     def _eventful_ns(self, work: Work) -> int:
         """The first end of a lane's step that could matter to another lane."""
+        if self._gone:  # somebody leaves when the iteration at work ends
+            return work.end_ns
         return work.step_end_ns(work.iteration.steps + quiet_steps(self.state, work.iteration))
 
     def _drop_gone(self) -> None:
