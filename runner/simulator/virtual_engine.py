@@ -23,7 +23,7 @@ Ints = npt.NDArray[np.int64]
 COUNTERS = (
     "num_preemptions_total", "prompt_tokens_total", "generation_tokens_total", "iterations_total",
     "iteration_tokens_total", "iteration_seqs_total", "rejected_total", "queue_time_s_total", "queue_time_count",
-    "prefix_cache_queries_total", "prefix_cache_hits_total",
+    "prefix_cache_queries_total", "prefix_cache_hits_total", "ttft_s_total", "ttft_count",
 )  # fmt: skip
 
 
@@ -118,7 +118,7 @@ class VirtualEngine:
 
     def sample(self, cell: int, now_ns: int) -> EngineSample:
         """What a look at the metrics would show: gauges as planned, work counted when it begins, tokens when out."""
-        engine = self.engine
+        engine, lanes = self.engine, self.engine.state.lanes
         totals: dict[str, Any] = dict(self._totals)
         for work in engine.work:
             if work is not None and self.settings.scheduler != "static":
@@ -131,6 +131,10 @@ class VirtualEngine:
             running=float(engine.running),
             waiting=float(engine.waiting),
             kv_cache_usage=engine.kv_usage,
+            kv_cache_usage_max=max(1 - lane.free_blocks / lane.total_blocks for lane in lanes),
+            engines=1.0,
+            seats=float(self.settings.knobs.max_num_seqs * sum(not lane.hands_over for lane in lanes)),
+            swapped=float(sum(len(lane.swapped) for lane in lanes)),
             **totals,
         )
 
@@ -154,7 +158,7 @@ class VirtualEngine:
             request = self._requests.get(sequence)
             if request is not None:
                 if not request.from_prompt_ns:
-                    totals["prompt_tokens_total"] += sequence.prompt_tokens
+                    self._count_first_token(request, sequence, work.end_ns)
                 request.from_prompt_ns.append(work.end_ns)
         found = (self._answer(sequence, work.end_ns) for sequence in done.finished)
         return [request for request in found if request is not None]
@@ -171,8 +175,13 @@ class VirtualEngine:
         if self.settings.scheduler == "static":
             self._totals["generation_tokens_total"] += sequence.output_tokens
             if not request.from_prompt_ns:
-                self._totals["prompt_tokens_total"] += sequence.prompt_tokens
+                self._count_first_token(request, sequence, now_ns)
         return request
+
+    def _count_first_token(self, request: VirtualRequest, sequence: Sequence, now_ns: int) -> None:
+        self._totals["prompt_tokens_total"] += sequence.prompt_tokens
+        self._totals["ttft_s_total"] += (now_ns - (request.sent_ns or 0)) / 1e9
+        self._totals["ttft_count"] += 1
 
     def _keep_steps(self, work: Work) -> None:
         if work.iteration.decodes:
