@@ -30,6 +30,8 @@ IDLE_LIMIT_S = 30.0
 MOST_STRIKES = 2  # a setting that failed so often in a row is not tried again in this repeat
 # of cells in which the server was not there any more, or not for us: the next cell would meet the same
 GONE = ("server_hung", "unreachable", "connect", "unauthorized", "model_not_found")
+LOST = ("connect", "truncated", "empty_stream", "timeout", "http_error")
+DYING_S = 1.0
 T = TypeVar("T")
 
 
@@ -54,6 +56,7 @@ class Cells:
     reasons: dict[str, SettingFailed] = field(default_factory=dict)
     failed_in_row: int = 0
     last_reason: str = ""
+    warm: bool = False  # a cell has run since the last pause to cool down
     first_is_ok: bool = False  # cell 0 gave numbers that the drift check can be compared with
 
     async def run(self) -> None:
@@ -65,7 +68,7 @@ class Cells:
                 self.tools.live.eta_s = round(sweep_seconds(self.tools.config, left, self.start_s), 1)
                 if self._must_end(plan):
                     return
-                await self._cool_down(first=i == 0)
+                await self._cool_down(plan)
                 await self._while_paused()
                 if self._must_end(plan):
                     return
@@ -86,7 +89,7 @@ class Cells:
             self._end_early("failures", why)
             return True
         if self.deadline and not self._fits(plan):
-            self._end_early("stop_by", f"stopped by {self.deadline.wanted} as asked")
+            self._end_by_hour()
             return True
         return False
 
@@ -95,6 +98,10 @@ class Cells:
         config = self.tools.config
         start = 0.0 if self.applied == plan.setting else start_seconds(config, self.start_s)
         return self.deadline is None or start + longest_cell_seconds(config) <= self.deadline.left_s()
+
+    def _end_by_hour(self) -> None:
+        if self.deadline:
+            self._end_early("stop_by", f"stopped by {self.deadline.wanted} as asked")
 
     def _end_early(self, stopped_by: str, why: str) -> None:
         live = self.tools.live
@@ -121,7 +128,8 @@ class Cells:
         except SettingSkipped as skipped:
             await self._finish(replace(record, status="skipped", error_detail=str(skipped)))
             return
-        except SettingFailed as failure:
+        except SettingFailed as told:
+            failure = await self._death_behind(told)
             self._strike(plan, failure, MOST_STRIKES if owns_server(self.tools.config) else 1)
             await self._finish(failed_cell(record, failure))
             return
@@ -132,16 +140,29 @@ class Cells:
             await self._cut(record)
             return
         if not self._fits(plan):  # the start took longer than was thought
+            self._end_by_hour()
             return
         server = json.dumps(self.measured.facts())
         record = replace(record, start_line=running.start_line, server=server, started_unix_ns=time.time_ns())
         await self.tools.writer.put_cell(record)
+        self.warm = True
         done = await run_cell(plan, record, self.measured, self.tools)
         if done.status == "running":
             return
         done = replace(done, server=json.dumps(self.measured.facts()))  # its metrics may have gone meanwhile
         await self._look_after(plan, done)
         await self._finish(done)
+
+    async def _death_behind(self, told: SettingFailed) -> SettingFailed:
+        """The server may have died of the test request; its connections end a moment before it does."""
+        end = time.monotonic() + DYING_S
+        while told.error_kind in LOST and owns_server(self.tools.config):
+            if dead := await self.server.alive():
+                return dead
+            if time.monotonic() >= end:
+                break
+            await asyncio.sleep(0.05)
+        return told
 
     def _untried(self, plan: PlannedCell, record: CellRecord) -> CellRecord | None:
         key = _key(plan)
@@ -158,8 +179,12 @@ class Cells:
     async def _cut(self, record: CellRecord) -> None:
         """The person skipped the cell before its load began (a start may take minutes), or the sweep ends."""
         self.tools.live.status, self.tools.live.waiting_for = "running", None
-        if self.tools.skip() and not self.tools.stop.is_set():
+        if self.tools.stop.is_set():
+            return
+        if self.tools.skip():
             await self._finish(replace(record, status="skipped", error_detail="skipped by the user"))
+        else:
+            self._end_by_hour()
 
     async def _look_after(self, plan: PlannedCell, done: CellRecord) -> None:
         """Counts deaths of the server, and ends one that hangs, so that the next cell starts it anew."""
@@ -208,11 +233,12 @@ class Cells:
         self.tools.live.cells_done += 1
         await self.tools.live.tick()
 
-    async def _cool_down(self, first: bool) -> None:
-        """An idle wait between two cells; a wish to stop or to pause ends it."""
+    async def _cool_down(self, plan: PlannedCell) -> None:
+        """An idle wait between two cells with load; a wish to stop or to pause ends it."""
         wait_s, live = self.tools.config.run.cool_down_s, self.tools.live
-        if not wait_s or first:
+        if not wait_s or not self.warm or self.strikes[_key(plan)] >= MOST_STRIKES:
             return
+        self.warm = False
         live.cell, live.phase = None, "cooldown"
         end = time.monotonic() + wait_s
         while (left_s := end - time.monotonic()) > 0 and not self.tools.stop.is_set():

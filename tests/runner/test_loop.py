@@ -67,13 +67,13 @@ def survived(tmp_path_factory: pytest.TempPathFactory) -> pd.DataFrame:
     """The cells of one sweep over all that can go wrong, each setting at three loads."""
     folder = tmp_path_factory.mktemp("unruly")
     data = open_data_folder(folder / "data")
-    behaviours = ["oom", "flag", "killed", "crash", "crash_once", "hang_once"]
+    behaviours = ["oom", "flag", "killed", "crash_at_once", "crash", "crash_once", "hang_once"]
     sweep_id = enqueue(data, config_of(unruly(folder, behaviours, [40.0, 41.0, 42.0])), "test")
     assert run_one(data, sweep_id, lambda _: None) == "done"
     cells = read_sweep(sweep_folder(data, sweep_id)).cells
-    assert len(cells) == 18
+    assert len(cells) == 21
     told = read_lines(sweep_folder(data, sweep_id), "cells.jsonl")
-    assert [line["cell"] for line in told] == list(range(18))
+    assert [line["cell"] for line in told] == list(range(21))
     for line in told:
         assert line["scheduled"] == line["completed"] + line["failed"] + line["rejected"] + line["cancelled"]
     return cells.assign(behaviour=[s["behaviour"] for s in cells["setting"]])
@@ -85,6 +85,7 @@ def survived(tmp_path_factory: pytest.TempPathFactory) -> pd.DataFrame:
         ("oom", "out_of_memory", 1, "Insufficient Memory"),
         ("flag", "bad_command", 2, "invalid argument: --behaviour"),
         ("killed", "out_of_memory", 137, "loading the model"),
+        ("crash_at_once", "exited", 7, "GGML_ASSERT"),  # started, but died of the first test request
     ],
 )
 def test_a_setting_that_does_not_start_fails_its_cells_at_one_start(

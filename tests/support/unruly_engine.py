@@ -3,7 +3,8 @@
 
     unruly_engine.py --port N --behaviour NAME --memory FILE
 
-NAME: good | oom | flag | killed (it does not start) | never_ready | crash | crash_once | hang_once (after some chats).
+NAME: good | oom | flag | killed (it does not start) | never_ready | crash_at_once (at the first chat)
+| crash | crash_once | hang_once (after some chats).
 FILE remembers the starts of this behaviour, so that something happens once only.
 """
 
@@ -45,7 +46,8 @@ class Handler(BaseHTTPRequestHandler):
         global chats
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         chats += MEASURED_TOKENS in (body.get("max_tokens"), body.get("max_completion_tokens"))
-        if chats > CHATS and (flags.behaviour == "crash" or (flags.behaviour == "crash_once" and starts == 1)):
+        dies = flags.behaviour == "crash" or (flags.behaviour == "crash_once" and starts == 1)
+        if flags.behaviour == "crash_at_once" or (chats > CHATS and dies):
             print("GGML_ASSERT(n_tokens <= n_batch) failed", flush=True)
             os._exit(7)
         if chats > CHATS and flags.behaviour == "hang_once" and starts == 1:
