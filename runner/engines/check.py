@@ -12,7 +12,7 @@ from typing import NoReturn
 from runner.config import Scalar, SweepConfig
 from runner.engines.address import host_and_port, is_web_address
 from runner.engines.hook import HOOKS, OUR_NAMES, hook_of
-from runner.engines.knowledge import engine_oddities
+from runner.engines.knowledge import setting_oddities
 from runner.engines.start_line import fill_command, placeholders, simulator_args
 from runner.errors import ConfigError
 from runner.secret_names import VARIABLE
@@ -41,10 +41,19 @@ def check_control(config: SweepConfig) -> None:
 
 
 def refuse_what_the_server_refuses(config: SweepConfig, version: str | None) -> None:
-    """Raises ConfigError for a setting with which a server of this kind and version would not start."""
-    for oddity in engine_oddities(config.backend.kind, version, config):
-        if oddity.severity == "refused":
-            raise ConfigError(f"grid: {oddity.sentence}")
+    """Raises ConfigError when a server of this kind and version would start with none of the settings.
+
+    One of several that it would not start with is said before the sweep and becomes a failed cell.
+    """
+    reason = None
+    for setting in _settings(config):
+        found = setting_oddities(config.backend.kind, version, config, setting)
+        refused = next((o for o in found if o.severity == "refused"), None)
+        if refused is None:
+            return
+        reason = reason or refused
+    if reason:
+        raise ConfigError(f"grid: {reason.sentence}")
 
 
 def _check_url(config: SweepConfig) -> None:

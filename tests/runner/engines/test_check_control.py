@@ -130,3 +130,12 @@ def test_the_built_in_engine_takes_its_settings() -> None:
     check_control(
         sweep({"kind": "simulated", "kv_tokens": 4096}, {"max_num_seqs": [1, 8], "max_num_batched_tokens": [64]})
     )
+
+
+def test_a_grid_is_refused_only_when_no_setting_of_it_would_start() -> None:
+    """vLLM wants a budget of at least its seats: one pair that has less is a failed cell, a grid of such is a config
+    error."""
+    vllm = {"kind": "vllm", "url": "http://127.0.0.1:8000"}
+    check_control(sweep(vllm, {"max_num_seqs": [16, 64], "max_num_batched_tokens": [32, 512]}, mode="manual"))
+    with pytest.raises(ConfigError, match="max_num_batched_tokens = 16 below max_num_seqs = 64"):
+        check_control(sweep(vllm, {"max_num_seqs": [64], "max_num_batched_tokens": [16, 32]}, mode="manual"))
