@@ -44,19 +44,20 @@ def drive(
     skip: bool = False,
     check: Callable[[Run, list[Work]], None] | None = None,
     between: Callable[[Run], None] | None = None,
+    leaves: list[Arrival] | None = None,
     most: int = 200_000,
 ) -> Run:
     """Until everything is answered. `arrivals` by time.
 
-    `skip`: quiet steps at once. `between`: before each start; `check`: after it.
+    `skip`: quiet steps at once. `between`: before each start; `check`: after it. `leaves`: who is dropped when.
     """
     engine = Engine(scheduler, knobs, cost, blocks)
     run = Run(engine, steps_ended={lane.index: [] for lane in engine.state.lanes})
-    coming = list(arrivals)
+    coming, leaving = list(arrivals), list(leaves or [])
     firsts: dict[Sequence, list[float]] = {}
     for _ in range(most):
-        next_arrival = round(coming[0][0] * MS) if coming else inf
-        now = min(engine.next_ns, next_arrival)
+        outside = min([round(events[0][0] * MS) for events in (coming, leaving) if events], default=inf)
+        now = min(engine.next_ns, outside)
         if now == inf:
             return run
         now = int(now)
@@ -64,9 +65,12 @@ def drive(
             engine.submit(coming.pop(0)[1], now)
         for ended in engine.finish(now):
             _note_end(run, ended, firsts)
+        while leaving and round(leaving[0][0] * MS) <= now:
+            engine.drop(leaving.pop(0)[1])
         if between:
             between(run)
-        begun = engine.start(now, (round(coming[0][0] * MS) if coming else inf) if skip else -inf)
+        outside = min([round(events[0][0] * MS) for events in (coming, leaving) if events], default=inf)
+        begun = engine.start(now, outside if skip else -inf)
         for work in begun:
             _note_start(run, work)
         if check:

@@ -202,6 +202,26 @@ def test_clients_that_leave_give_everything_back(scheduler: str, knobs: Knobs, b
     check_empty(run.engine)
 
 
+@every_scheduler
+@few
+@given(KNOBS, st.integers(7, 14), REQUESTS, st.lists(st.tuples(st.integers(0, 11), st.integers(0, 300)), max_size=6))
+def test_clients_that_leave_at_fixed_times_do_so_with_quiet_steps_too(
+    scheduler: str, knobs: Knobs, blocks: int, requests: list, who: list
+):
+    """A client gone so many ms after it came: the others' tokens are the same, steps taken at once or one by one."""
+
+    def once(skip: bool) -> Run:
+        arrivals = arrivals_of(scheduler, knobs, blocks, requests)
+        chosen = {order: after for order, after in who if order < len(arrivals)}
+        leaves = sorted(((arrivals[o][0] + after, arrivals[o][1]) for o, after in chosen.items()), key=lambda e: e[0])
+        return drive(scheduler, knobs, COST, blocks, arrivals, skip, None, check_pool, leaves)
+
+    single, skipped = once(False), once(True)
+    assert skipped.emitted == single.emitted
+    assert skipped.finished == single.finished
+    check_empty(skipped.engine)
+
+
 def test_dropping_what_has_ended_changes_nothing():
     """A client that closes after its last token is no abort."""
     run = drive("vllm_v1", Knobs(), COST, 10, [(0.0, sequence := Sequence(0, 20, 5))])
