@@ -279,6 +279,32 @@ def test_distserve_keeps_kv_on_the_prefill_side_until_a_decoder_has_room():
     assert run.emitted == {0: [20, 42, 54], 1: [40, 76]}
 
 
+def test_a_decoder_does_not_run_ahead_of_what_has_landed_on_the_other():
+    """The fifth request lands on one decoder while its step is at work, takes the last block there and is sent back.
+
+    That is an event for the other decoder too: its steps taken at once end where those taken one by one do.
+    """
+    knobs = Knobs(5, 33, prefill_instances=2, decode_instances=2, kv_link_gbit_per_s=100)
+    requests = [
+        (0, 40, 36),
+        (0, 51, 24),
+        (0, 45, 32),
+        (0, 43, 24),
+        (45.04, 15, 26),
+        (194.327, 6, 19),
+        (387.453, 60, 20),
+    ]
+
+    def once(skip: bool) -> Run:
+        arrivals = [(float(ms), Sequence(order, p, o)) for order, (ms, p, o) in enumerate(requests)]
+        return drive("distserve", knobs, COST, 9, arrivals, skip)
+
+    single, skipped = once(False), once(True)
+    assert 4 in single.preempted
+    assert skipped.preempted == single.preempted
+    assert skipped.emitted == single.emitted
+
+
 def test_a_wait_is_taken_up_when_something_arrives():
     """Idle lanes look again at every arrival: the batch that fills at 20 does not wait until 50."""
     run = go("static", Knobs(2, batch_wait_ms=50), (0, 2, 1), (20, 2, 1))
