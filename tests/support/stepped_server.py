@@ -38,6 +38,7 @@ class SteppedServer:
         """Iterations for ever."""
         while True:
             self.came.clear()
+            await self.clock.others_first()
             for _ in range(TURNS):
                 await asyncio.sleep(0)
             self.engine.start(self.clock.now)

@@ -34,6 +34,12 @@ class VirtualClock:
         heapq.heappush(self._sleepers, (deadline_ns, next(self._order), future))
         await future
 
+    async def others_first(self) -> None:
+        """Returns when everybody else whose deadline is now has woken up."""
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        heapq.heappush(self._sleepers, (self.now, next(self._order), future))
+        await future
+
     def run(self, main: Coroutine[object, object, T]) -> T:
         loop = asyncio.new_event_loop()
         selector = loop._selector  # type: ignore[attr-defined]

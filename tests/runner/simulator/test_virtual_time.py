@@ -59,11 +59,11 @@ def both(
     return sorted(map(seen, records), key=repr), sorted(map(seen, stepped), key=repr)
 
 
-def rounded(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
-    """Moves over a link end at fractions of a nanosecond: distserve may be a nanosecond off."""
-    return [
-        (*row[:4], *(None if t is None else round(t / 1e6, 4) for t in row[4:6]), len(row[6]), *row[7:]) for row in rows
-    ]
+def near(one: tuple[Any, ...], other: tuple[Any, ...]) -> bool:
+    """Moves over a link end at fractions of a nanosecond: distserve may be a few of them off."""
+    times = zip(one[2:6], other[2:6], strict=True)
+    same = (*one[:2], len(one[6]), *one[7:]) == (*other[:2], len(other[6]), *other[7:])
+    return same and all(a == b or (a is not None and b is not None and abs(a - b) < 100) for a, b in times)
 
 
 MIX = (
@@ -97,7 +97,7 @@ KNOBS = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80, deadline=None, derandomize=True)
 @given(
     scheduler=st.sampled_from(sorted(SCHEDULERS)),
     policy=st.sampled_from(["fcfs", "priority"]),
@@ -141,5 +141,6 @@ def test_no_load_and_no_setting_makes_a_difference(
     engine = server(scheduler, kv_tokens, max_queue, **chosen)
     virtual, stepped = both(build_trace(mix, {}, 1.0, seed), engine, span, {"jobs": cap})
     if scheduler == "distserve":
-        virtual, stepped = rounded(virtual), rounded(stepped)
-    assert virtual == stepped
+        assert [pair for pair in zip(virtual, stepped, strict=True) if not near(*pair)] == []
+    else:
+        assert virtual == stepped
