@@ -159,8 +159,8 @@ def test_a_cell_whose_server_does_not_get_ready_can_be_skipped(tmp_path: Path, d
 
 
 def test_a_sweep_stops_by_the_hour_and_goes_on_another_night(data: Path) -> None:
-    """No cell is begun that could end later; the settings' middle loads come first; resume measures the rest."""
-    grid = {"max_num_seqs": [2, 8], "request_rate": [30.0, 20.0]}
+    """No cell is begun that could end later; the middle load came first; resume measures the rest."""
+    grid = {"max_num_seqs": [4], "request_rate": [40.0, 30.0, 20.0]}
     run = {"duration_s": 0.4, "warmup_s": 0.1, "drain_s": 1, "stop_by": "07:00"}
     config = quick_config(grid=grid, run=run)
     sweep_id = enqueue(data, config, "test")
@@ -168,24 +168,21 @@ def test_a_sweep_stops_by_the_hour_and_goes_on_another_night(data: Path) -> None
     hour = [datetime(2026, 1, 10, 23, 0).astimezone()]
 
     def nearly_seven_after_two(line: Line) -> None:
-        if line["cells_done"] == 2:
+        if line["cells_done"] == 1:
             hour[0] = datetime(2026, 1, 11, 6, 59, 58).astimezone()  # a cell may take 0.1 + 0.4 + 1 + 1 s
 
     assert run_on(data, sweep_id, lambda: hour[0], nearly_seven_after_two) == "stopped"
     state = state_of(folder)
     assert state["stopped_by"] == "stop_by"
-    assert state["message"] == (f"stopped by 07:00 as asked: 2 of 4 cells are done; goodput resume {sweep_id} goes on")
+    assert state["message"] == (f"stopped by 07:00 as asked: 1 of 3 cells are done; goodput resume {sweep_id} goes on")
     seen = read_sweep(folder).cells
-    assert [(s["max_num_seqs"], x["request_rate"]) for s, x in zip(seen["setting"], seen["load"], strict=True)] == [
-        (2, 20.0),
-        (8, 20.0),
-    ]
-    assert [c["status"] for c in build_result(read_sweep(folder))["cells"]] == ["ok", "ok", "pending", "pending"]
+    assert [load["request_rate"] for load in seen["load"]] == [30.0]
+    assert [c["status"] for c in build_result(read_sweep(folder))["cells"]] == ["ok", "pending", "pending"]
     hour[0] = datetime(2026, 1, 11, 23, 0).astimezone()
     assert run_on(data, sweep_id, lambda: hour[0], lambda _: None) == "done"
     cells = read_sweep(folder).cells
-    assert list(cells["status"]) == ["ok"] * 4
-    assert list(cells["setting"]) == [p.setting for p in plan_cells(config)]
+    assert list(cells["status"]) == ["ok"] * 3
+    assert list(cells["load"]) == [p.load for p in plan_cells(config)]
 
 
 def test_an_hour_that_was_asked_for_is_no_failure(
@@ -207,7 +204,8 @@ def test_an_hour_that_was_asked_for_is_no_failure(
 
     monkeypatch.setattr("runner.work.run_sweep", with_our_clock)
     run = {"duration_s": 0.4, "warmup_s": 0.1, "drain_s": 1, "stop_by": "2026-01-11T07:00"}
-    sweep = write_toml(tmp_path / "sweep.toml", quick_raw(run=run))
+    raw = quick_raw(run=run, grid={"max_num_seqs": [4], "request_rate": [20.0, 30.0]})
+    sweep = write_toml(tmp_path / "sweep.toml", raw)
     assert main(["run", str(sweep), "--data", str(data)]) == 0
     assert "stopped by 2026-01-11T07:00 as asked: 1 of 2 cells are done" in capsys.readouterr().err
     (folder,) = (data / "sweeps").iterdir()
@@ -238,7 +236,8 @@ def test_a_pause_between_cells_is_shown_and_the_first_cell_comes_again_at_the_en
 
 def test_a_sweep_numbered_by_another_version_is_not_mixed(data: Path) -> None:
     """Resume refuses in one sentence instead of measuring some cells twice and others never."""
-    config = quick_config(run={"duration_s": 0.4, "warmup_s": 0.1, "drain_s": 1})
+    grid = {"max_num_seqs": [4], "request_rate": [20.0, 30.0]}
+    config = quick_config(grid=grid, run={"duration_s": 0.4, "warmup_s": 0.1, "drain_s": 1})
     sweep_id = enqueue(data, config, "test")
     folder = sweep_folder(data, sweep_id)
 
@@ -249,7 +248,7 @@ def test_a_sweep_numbered_by_another_version_is_not_mixed(data: Path) -> None:
     assert run_one(data, sweep_id, stop_after_one) == "stopped"
     assert state_of(folder)["stopped_by"] == "user"
     sweep = json.loads((folder / "sweep.json").read_text())
-    sweep["config"]["grid"]["max_num_seqs"].reverse()
+    sweep["config"]["grid"]["request_rate"].reverse()
     (folder / "sweep.json").write_text(json.dumps(sweep))
     with pytest.raises(GoodputError, match="measured in another order"):
         run_one(data, sweep_id, lambda _: None)
