@@ -4,7 +4,9 @@ import os
 import subprocess
 import sys
 import threading
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from runner.config import SweepConfig
 from runner.errors import ConfigError
@@ -19,14 +21,24 @@ _guard = threading.Lock()
 _started: dict[Path, subprocess.Popen[bytes]] = {}  # the worker this process started last, by data folder
 
 
-def start_sweep(data_dir: Path, config: SweepConfig, source: str = "dashboard") -> str:
+def start_sweep(
+    data_dir: Path,
+    config: SweepConfig,
+    source: str = "dashboard",
+    *,
+    simulated: bool = False,
+    profile: Mapping[str, Any] | None = None,
+) -> str:
     """Queues a sweep and sees that somebody measures it; returns its id.
 
     The same sweep that waits or runs already is not queued again: a double click, a second tab or a resent form gives
-    one sweep. Raises StorageError.
+    one sweep. `simulated`: in virtual time, with the speed of `profile` (an EngineProfile as plain data) or of the
+    config. Raises StorageError.
     """
     with _guard:
-        sweep_id = _same_sweep(data_dir, config) or enqueue(data_dir, config, source)
+        sweep_id = _same_sweep(data_dir, config) or enqueue(
+            data_dir, config, source, simulated=simulated, profile=profile
+        )
     ensure_worker(data_dir)
     return sweep_id
 

@@ -18,8 +18,8 @@ from storage.data_folder import default_data_folder
 from storage.errors import GoodputError
 from storage.side_files import SweepSummary
 
-START, NEW, LIVE, RESULTS, METHOD = (
-    f"app_pages/{name}.py" for name in ("start", "new_sweep", "live", "results", "method")
+START, NEW, LIVE, RESULTS, WHAT_IF, METHOD = (
+    f"app_pages/{name}.py" for name in ("start", "new_sweep", "live", "results", "what_if", "method")
 )
 PLOTLY: dict[str, Any] = {
     "displaylogo": False,

@@ -1,0 +1,191 @@
+"""The what-if form: machine, load and schedulers -> the plain data of a sweep in virtual time. Imports no Streamlit."""
+
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from app import backends, forms
+from app.words import Words
+from runner.config import Length, RequestClass, SweepConfig, plain_error
+from runner.engines.knowledge import longest_tokens
+from runner.errors import ConfigError
+from runner.plan import count_points
+from runner.simulator.cost_model import BatchShape, iteration_ms
+from runner.simulator.presets import EngineProfile
+from runner.simulator.state import BLOCK_TOKENS
+
+MOST_CELLS = 60
+MOST_TOKENS = 2_000_000  # of all answers: a second or two on two slow cores, and some 100 MB
+LOADS = (0.35, 0.6, 0.9)  # of what the machine could do with full batches
+Z90 = 1.2816  # of the normal distribution
+
+
+def profile_files(data_dir: Path) -> list[Path]:
+    """TOML files of the data folder, and of its folder `profiles`, that may hold a cost model."""
+    found = [*data_dir.glob("*.toml"), *(data_dir / "profiles").glob("*.toml")]
+    return sorted(p for p in found if p.name != backends.FILE)
+
+
+def mean_tokens(length: Length) -> float:
+    """Mean of a length as it is drawn; a cut at `max` is taken into account only as a bound."""
+    if length.uniform:
+        return sum(length.uniform) / 2
+    if length.p50 is None or length.p90 is None:
+        return float(length.fixed or 0)
+    sigma = math.log(length.p90 / length.p50) / Z90
+    return min(length.p50 * math.exp(sigma * sigma / 2), length.max or math.inf)
+
+
+def class_tables(classes: Iterable[RequestClass]) -> list[dict[str, Any]]:
+    """Classes of an earlier sweep as a sweep file would say them, those that replay a recorded trace left out.
+
+    A class with a rate of its own gets it as its weight, so that the rates of the page are the total of all.
+    """
+    out = []
+    for c in classes:
+        if c.trace is None:
+            told = c.model_dump(mode="json", exclude_none=True, exclude_defaults=True)
+            out.append({**{k: v for k, v in told.items() if k != "rate"}, **({"weight": c.rate} if c.rate else {})})
+    return out
+
+
+def workload_tables(workload: str) -> list[dict[str, Any]]:
+    """Classes of a workload of the new-sweep form, as a sweep file would say them."""
+    tables: list[dict[str, Any]] = forms.sweep_data("", {}, [], forms.WORKLOADS[workload], {})["classes"]
+    return tables
+
+
+def classes_of(tables: Sequence[Mapping[str, Any]]) -> list[RequestClass]:
+    """The tables as classes. Raises ConfigError."""
+    try:
+        return [RequestClass.model_validate(t) for t in tables]
+    except ValidationError as e:
+        raise ConfigError(f"classes: {plain_error(e)}") from None
+
+
+def load_axis(classes: Sequence[Mapping[str, Any]]) -> str:
+    """request_rate, or max_concurrency where all come in closed loops."""
+    return "request_rate" if any(c.get("weight") for c in classes) else "max_concurrency"
+
+
+def capacity_per_s(profile: EngineProfile, classes: Sequence[RequestClass], max_num_seqs: int) -> float:
+    """Requests/s that full batches could answer: the prompt's iteration, and a share of an iteration a token."""
+    mix = [c for c in classes if c.weight] or list(classes)
+    weights = [c.weight or 1.0 for c in mix]
+    prompt = sum(w * mean_tokens(c.prompt_tokens) for w, c in zip(weights, mix, strict=True)) / sum(weights)
+    output = sum(w * mean_tokens(c.output_tokens) for w, c in zip(weights, mix, strict=True)) / sum(weights)
+    seqs = max(1, min(max_num_seqs, int(profile.kv_tokens / (prompt + output))))
+    context = prompt + output / 2
+    prefill_ms = iteration_ms(profile.cost, BatchShape(round(prompt), round(prompt**2)))
+    decode_ms = iteration_ms(profile.cost, BatchShape(0, 0, seqs, round(seqs * context))) / seqs
+    return 1000 / max(prefill_ms + output * decode_ms, 1e-3)
+
+
+def usual_loads(axis: str, capacity: float, max_num_seqs: int) -> str:
+    """What stands in the field at first: three rates up to near the capacity, or numbers of users at once."""
+    if axis == "max_concurrency":
+        return ", ".join(dict.fromkeys(str(max(1, round(max_num_seqs * share))) for share in LOADS))
+    return ", ".join(dict.fromkeys(f"{share * capacity:.2g}" for share in LOADS))
+
+
+def duration_s(axis: str, loads: str, capacity: float, requests: int) -> float:
+    """Measured seconds in which the middle load sees about so many requests."""
+    rates = sorted(
+        float(v) for v in forms.parse_values(loads) if isinstance(v, (int, float)) and not isinstance(v, bool) and v > 0
+    )
+    rate = rates[len(rates) // 2] if rates and axis == "request_rate" else 0.6 * capacity
+    return max(20.0, float(f"{requests / rate:.2g}"))
+
+
+def sweep_raw(
+    name: str,
+    speed: Mapping[str, str],
+    classes: Sequence[Mapping[str, Any]],
+    schedulers: Sequence[str],
+    loads: str,
+    seconds: float,
+    limits: tuple[int, int],
+    pool_tokens: int,
+) -> dict[str, Any]:
+    """The sweep as a sweep file would say it. `speed`: {"preset": …} or {"profile": …}; `limits`: max_num_seqs and
+    max_num_batched_tokens.
+
+    static and orca reserve room for the longest request there is, and no more; llama_cpp's slots share the context, as
+    is usual for it: with parts of their own, slots for this many would be too short for long prompts.
+    """
+    seqs, budget = limits
+    lengths = [[Length.model_validate(_length(c[k])) for k in ("prompt_tokens", "output_tokens")] for c in classes]
+    longest = max((sum(map(longest_tokens, pair)) for pair in lengths), default=0)
+    backend = {
+        "kind": "simulated",
+        **speed,
+        "max_num_seqs": seqs,
+        "max_num_batched_tokens": budget,
+        "max_model_len": max(BLOCK_TOKENS, min(longest, pool_tokens // BLOCK_TOKENS * BLOCK_TOKENS)),
+        **({"kv_unified": True} if "llama_cpp" in schedulers else {}),
+    }
+    return {
+        "name": name,
+        "backend": backend,
+        "grid": {"scheduler": list(schedulers), load_axis(classes): forms.parse_values(loads)},
+        "run": {"duration_s": seconds},
+        "classes": [dict(c) for c in classes],
+    }
+
+
+def _length(value: object) -> object:
+    return {"fixed": value} if isinstance(value, int) else value
+
+
+def context_tokens(classes: Sequence[RequestClass]) -> float:
+    """KV tokens of an answer halfway through a request of mean length, of the class where they are most."""
+    return max(mean_tokens(c.prompt_tokens) + mean_tokens(c.output_tokens) / 2 for c in classes)
+
+
+def size_of(config: SweepConfig) -> tuple[int, float]:
+    """(cells, tokens of all their answers at most: what is asked for, whether it is reached or not)."""
+    seconds = config.run.warmup + config.run.duration_s
+    rates = [float(v) for v in config.grid.get("request_rate", ())]
+    mix = [c for c in config.classes if c.weight] or list(config.classes)
+    weights = sum(c.weight or 1.0 for c in mix)
+    output = sum((c.weight or 1.0) / weights * mean_tokens(c.output_tokens) for c in mix)
+    schedulers = len(config.grid["scheduler"])
+    return count_points(config), schedulers * sum(rates) * seconds * output
+
+
+def too_large(cells: int, tokens: float) -> bool:
+    """True for more than a page should compute while somebody waits. `tokens`: of all answers."""
+    return cells > MOST_CELLS or tokens > MOST_TOKENS
+
+
+def how_to_run(speed: Mapping[str, str], w: Words) -> str:
+    """The comment of a saved sweep file."""
+    if "profile" in speed:
+        return w.text(
+            "goodput simulate what-if.toml\nfrom the folder of {profile}, or with its path below",
+            profile=speed["profile"],
+        )
+    return "goodput simulate what-if.toml"
+
+
+def to_toml(raw: Mapping[str, Any], comment: str = "") -> str:
+    """A sweep as the text of a sweep file: tables of plain values, [[classes]] with inline tables."""
+    lines = [f"# {line}" for line in comment.splitlines()] + [f"name = {_toml(raw['name'])}"]
+    for table in ("backend", "grid", "run"):
+        lines += ["", f"[{table}]", *(f"{k} = {_toml(v)}" for k, v in raw[table].items())]
+    for c in raw["classes"]:
+        lines += ["", "[[classes]]", *(f"{k} = {_toml(v)}" for k, v in c.items())]
+    return "\n".join(lines) + "\n"
+
+
+def _toml(value: object) -> str:
+    if isinstance(value, Mapping):
+        return "{ " + ", ".join(f"{k} = {_toml(v)}" for k, v in value.items()) + " }"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(_toml(v) for v in value) + "]"
+    # numbers, truth values and strings are written in TOML as in JSON
+    return json.dumps(value, ensure_ascii=False)
