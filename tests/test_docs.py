@@ -14,7 +14,10 @@ from runner.sweep_file import load_sweep
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-COMMANDS = ("run", "resume", "list", "show", "delete", "report", "probe", "engine", "bench-client", "runner")
+COMMANDS = (
+    "run", "resume", "continue", "list", "show", "delete", "report", "probe", "discover", "engine", "simulate",
+    "bench-client", "runner",
+)  # fmt: skip
 
 
 def test_every_link_of_the_readme_leads_to_a_file() -> None:
@@ -25,11 +28,11 @@ def test_every_link_of_the_readme_leads_to_a_file() -> None:
 
 
 def test_the_sweep_file_of_the_readme_is_valid() -> None:
-    """What people copy from the README passes the same check as their own file."""
-    blocks = re.findall(r"```toml\n(.*?)```", README, re.S)
-    assert blocks
-    for block in blocks:
-        assert count_cells(parse_sweep(tomllib.loads(block), "README")) > 0
+    """What people copy from the README passes the same check as their own file; a single table takes the place of the
+    whole file's."""
+    whole, *parts = [tomllib.loads(block) for block in re.findall(r"```toml\n(.*?)```", README, re.S)]
+    for part in ({}, *parts):
+        assert count_cells(parse_sweep({**whole, **part}, "README")) > 0
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "sample_data").glob("*.toml")), ids=lambda p: p.name)
