@@ -21,7 +21,7 @@ def main(duration_s: float, schedulers: list[str]) -> None:
         verdict = "ok" if p.within(0.05, 3.0) else "APART"
         print(
             f"{p.setting:10} {p.what:9} real {p.measured_ms:8.2f} ms   virtual {p.virtual_ms:8.2f} ms   "
-            f"apart {p.apart_ms:6.2f} ms ({p.apart_ms / p.virtual_ms:5.1%})  {verdict}"
+            f"apart {p.apart_ms:6.2f} ms ({p.apart_ms / max(p.virtual_ms, 1e-9):5.1%})  {verdict}"
         )
 
 
