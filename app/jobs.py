@@ -45,7 +45,7 @@ def start_sweep(
 
 def _same_sweep(data_dir: Path, config: SweepConfig) -> str | None:
     for sweep in list_sweeps(data_dir):
-        if sweep.status in ("queued", *LIVE):
+        if sweep.status in ("queued", *LIVE) and not sweep.simulated:
             try:
                 if read_config(sweep.folder) == config:
                     return sweep.sweep_id
