@@ -7,7 +7,7 @@ CREATE TABLE meta (
   schema_version BIGINT NOT NULL,      -- version of these tables; a higher one than ours is not read
   tool_version VARCHAR NOT NULL,       -- version of Goodput Lab that measured
   created_unix_ns BIGINT NOT NULL,     -- ns, wall clock (Unix epoch)
-  simulated BOOLEAN NOT NULL,          -- true: the built-in engine answered, not a model
+  simulated BOOLEAN NOT NULL,          -- true: calculated in virtual time, nothing was measured
   config VARCHAR NOT NULL,             -- JSON: the validated sweep config
   backend VARCHAR NOT NULL,            -- JSON: the backend without keys and user info
   environment VARCHAR NOT NULL         -- JSON: hardware and versions
