@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from app.cli import main
 from app.data import write_report
 from runner.analysis.result import build_result
 from runner.config import parse_sweep
@@ -76,8 +77,8 @@ def ran(tmp_path: Path, raw: dict[str, Any], profile: EngineProfile | None = Non
     return folder, build_result(read_sweep(folder))
 
 
-def test_it_is_a_sweep_like_any_other_marked_as_simulated(tmp_path: Path) -> None:
-    """In the list, in the database, on the shared page; a line for each cell; no claim of a kernel's time."""
+def test_it_is_a_sweep_like_any_other_marked_as_simulated(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """In lists, in the database, on the shared page; a line for each cell; no claim of a kernel's time."""
     folder, result = ran(tmp_path, quick_raw())
     assert [s.simulated for s in list_sweeps(folder.parent.parent)] == [True]
     assert [line["cell"] for line in read_lines(folder, "cells.jsonl")] == [0, 1]
@@ -90,6 +91,11 @@ def test_it_is_a_sweep_like_any_other_marked_as_simulated(tmp_path: Path) -> Non
     assert [w["type"] for c in result["cells"] for w in c["warnings"] if w["type"] == "user_clock"] == []
     write_report(folder, tmp_path / "page.html", include_private=False)
     assert "Simulated: nothing was measured" in (tmp_path / "page.html").read_text(encoding="utf-8")
+    capsys.readouterr()
+    assert main(["list", "--data", str(tmp_path / "data")]) == 0
+    assert "(simulated)" in capsys.readouterr().out
+    assert main(["show", folder.name, "--data", str(tmp_path / "data")]) == 0
+    assert capsys.readouterr().out.startswith("Simulated: nothing was measured")
 
 
 def test_a_stopped_one_goes_on_in_virtual_time(tmp_path: Path) -> None:
