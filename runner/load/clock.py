@@ -2,7 +2,6 @@
 
 import sys
 import time
-from collections.abc import Callable
 from time import monotonic_ns, time_ns
 
 PLAUSIBLE_DELAY_NS = 5_000_000  # a stamp older than this when it is read may be a step of the wall clock: look again
@@ -83,18 +82,22 @@ class Clock:
                 return min(max(wall_ns - offset, floor_ns), now_ns)
         return None
 
-    def of_earlier_reads(self, since_ns: int) -> Callable[[int, int], int | None]:
-        """The same as `to_monotonic(wall_ns, floor_ns)` for reads that were made from `since_ns` up to now."""
+    def of_earlier_reads(self, walls_ns: list[int], since_ns: int, floor_ns: int) -> tuple[list[int], int]:
+        """`to_monotonic` for reads of one socket made one after the other from `since_ns` up to now.
+
+        Returns their moments, never falling and none before `floor_ns`, and how many stamps can't be right: such a
+        read is dated like the one before.
+        """
         self.resample()
         now_ns = monotonic_ns()
-        offset_ns = self.offset_ns
-        if self._step_seen_ns >= since_ns:  # each by whichever offset fits
-            return lambda wall_ns, floor_ns: self.to_monotonic(wall_ns, now_ns, floor_ns)
-
-        def shifted(wall_ns: int, floor_ns: int) -> int | None:
-            at = wall_ns - offset_ns
-            if floor_ns <= at <= now_ns:
-                return at
-            return floor_ns if floor_ns - SLACK_NS <= at <= now_ns else None
-
-        return shifted
+        if self._step_seen_ns < since_ns:
+            times = [wall - self.offset_ns for wall in walls_ns]
+            if floor_ns <= times[0] and times[-1] <= now_ns and times == sorted(times):
+                return times, 0
+        times, unfit = [], 0
+        for wall in walls_ns:  # each by whichever offset fits
+            at = self.to_monotonic(wall, now_ns, floor_ns)
+            unfit += at is None
+            floor_ns = floor_ns if at is None else at
+            times.append(floor_ns)
+        return times, unfit

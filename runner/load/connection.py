@@ -11,7 +11,7 @@ import httptools
 from runner.load.clock import Clock
 from runner.load.exchange import MAX_BODY_BYTES, MAX_HEADER_BYTES, Exchange, ExchangeError, Hooks
 from runner.load.poller import READ_BYTES, SHORT_READ_BYTES, Ancillary, Inbox, Poller
-from runner.load.stamped_socket import ANCILLARY_BYTES, wall_ns, wall_stamp
+from runner.load.stamped_socket import ANCILLARY_BYTES, wall_stamp, wall_times
 
 PIECE_BYTES = 40  # what keeping one body piece costs beside its bytes
 END_MARK_GRACE_S = 0.25  # after the dialect's end mark, for the end of the body that keeps the connection usable
@@ -180,21 +180,20 @@ class Connection:
         held, inbox.held, inbox.holding = inbox.held, [], False
         if not held:
             return
-        to_monotonic = self._clock.of_earlier_reads(self._holding_since_ns)
+        reads = held[::2]
+        arrived, unfit = self._clock.of_earlier_reads(wall_times(held[1::2]), self._holding_since_ns, self._floor_ns)
+        self._raw_bytes += sum(map(len, reads))
+        self._floor_ns = arrived[-1]
         parts, stamps, counts = exchange.parts, exchange.stamps, exchange.counts
-        count, floor = len(parts), self._floor_ns
-        for data, packed in zip(held[::2], held[1::2], strict=True):
-            stamp = to_monotonic(wall_ns(packed), floor)
-            self._raw_bytes += len(data)
+        count = len(parts)
+        for stamp, data in zip(arrived, reads, strict=True):
             self._parse(data)
-            floor = floor if stamp is None else stamp
             if len(parts) != count:
                 count = len(parts)
-                stamps.append(floor)
+                stamps.append(stamp)
                 counts.append(count)
-                exchange.user_stamps += stamp is None
-        self._floor_ns = floor
-        self._judge(floor, ended=False)
+        exchange.user_stamps += unfit
+        self._judge(arrived[-1], ended=False)
 
     def _parse(self, data: bytes) -> None:
         hooks = self._hooks

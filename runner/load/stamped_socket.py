@@ -44,16 +44,13 @@ def wall_stamp(ancillary: list[tuple[int, int, bytes]]) -> int | None:
     """Kernel receive time, ns of CLOCK_REALTIME, from recvmsg's ancillary data; of several packets the last one's."""
     for level, kind, data in ancillary:
         if level == SOL_SOCKET and kind == SO_TIMESTAMPNS and len(data) >= TIMESPEC.size:
-            return wall_ns(data)
+            return wall_times([data[: TIMESPEC.size]])[0]
     return None
 
 
-def wall_ns(packed: bytes) -> int:
-    """ns of CLOCK_REALTIME from the kernel's struct timespec."""
-    seconds: int
-    nanoseconds: int
-    seconds, nanoseconds = TIMESPEC.unpack_from(packed)
-    return seconds * 1_000_000_000 + nanoseconds
+def wall_times(packed: list[bytes]) -> list[int]:
+    """ns of CLOCK_REALTIME from the kernel's structs timespec."""
+    return [seconds * 1_000_000_000 + ns for seconds, ns in TIMESPEC.iter_unpack(b"".join(packed))]
 
 
 async def resolve(host: str, port: int) -> list[Address]:

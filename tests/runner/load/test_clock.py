@@ -100,3 +100,44 @@ def test_mapped_stamps_lie_between_floor_and_now(delay: int, span: int) -> None:
     now = time.monotonic_ns()
     stamp = clock.to_monotonic(now - delay + clock.offset_ns, now, now - span)
     assert stamp is None or now - span <= stamp <= now
+
+
+def test_reads_that_were_kept_are_dated_as_if_they_had_been_looked_at_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stamps of the last half second are wall minus offset, however long ago they are."""
+    clocks = Clocks(monkeypatch)
+    clock = Clock()
+    since = clocks.monotonic
+    clocks.monotonic += 500_000_000
+    moments = [since + 1_000, since + 100_000_000, since + 100_000_000, since + 499_000_000]
+    times, unfit = clock.of_earlier_reads([m + clock.offset_ns for m in moments], since, since)
+    assert times == moments
+    assert (unfit, clock.steps) == (0, 0)
+
+
+def test_reads_kept_across_a_step_of_the_wall_clock_are_dated_by_the_clock_of_their_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One read before the clock was set forward by an hour and one after it: both right, one step counted."""
+    clocks = Clocks(monkeypatch)
+    clock = Clock()
+    since, offset, hour = clocks.monotonic, clock.offset_ns, 3600 * 1_000_000_000
+    clocks.monotonic += 50_000_000
+    clocks.wall_ahead += hour
+    walls = [since + 10_000_000 + offset, since + 40_000_000 + offset + hour]
+    times, unfit = clock.of_earlier_reads(walls, since, since)
+    assert [abs(t - m) < 1_000 for t, m in zip(times, (since + 10_000_000, since + 40_000_000), strict=True)] == [
+        True
+    ] * 2
+    assert (unfit, clock.steps) == (0, 1)
+
+
+def test_kept_reads_with_impossible_stamps_are_dated_like_the_one_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stamp from the future and one from before the first read are counted and never make time run backwards."""
+    clocks = Clocks(monkeypatch)
+    clock = Clock()
+    since = clocks.monotonic
+    clocks.monotonic += 10_000_000
+    moments = [since + 1_000_000, since + 60_000_000_000, since - 60_000_000_000, since + 2_000_000]
+    times, unfit = clock.of_earlier_reads([m + clock.offset_ns for m in moments], since, since)
+    assert times == [since + 1_000_000] * 3 + [since + 2_000_000]
+    assert unfit == 2
