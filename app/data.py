@@ -122,14 +122,18 @@ def write_report(folder: Path, path: Path, *, include_private: bool) -> None:
 
 
 def cell_series(prepared: Prepared, cell: int) -> dict[str, dict[str, np.ndarray]]:
-    """{"ttft_ms" | "gap_ms": {class: values}} of the answers that count in a cell's window, for ECDFs."""
+    """{"ttft_ms" | "gap_ms": {class: values}} of the answers that count in a cell's window, for ECDFs.
+
+    An answer that came in one piece has no gaps, as in the percentiles.
+    """
     facts = next(f for f in prepared.cells if f.cell == cell)
     rows = prepared.requests.iloc[facts.rows]
     rows = rows[rows["in_window"].to_numpy(dtype=bool) & rows["latency_counts"].to_numpy(dtype=bool)]
     by_class = {str(name): part for name, part in rows.groupby("class_name", sort=False)}
+    streamed = {name: part[~part["buffered"].to_numpy(dtype=bool)] for name, part in by_class.items()}
     return {
         "ttft_ms": {name: part["ttft_ms"].to_numpy(dtype=np.float64) for name, part in by_class.items()},
-        "gap_ms": {name: gap_table(part.reset_index(drop=True)).gap_ms for name, part in by_class.items()},
+        "gap_ms": {name: gap_table(part.reset_index(drop=True)).gap_ms for name, part in streamed.items()},
     }
 
 

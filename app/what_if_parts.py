@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import streamlit as st
 
 from app import cache, forms, ui, what_if
@@ -12,7 +13,7 @@ from app.data import all_sweeps, cell_rows, cell_series
 from app.views import cells as c
 from app.views.ecdf import ecdf_figure
 from app.views.schedulers import scheduler_of, title_of
-from app.views.steps import Window, steps_figure, window_sentence, worst_window
+from app.views.steps import Answers, Window, steps_figure, window_sentence, worst_window
 from app.words import Words
 from runner.analysis.prepare import Prepared
 from runner.config import RequestClass, Slo, SweepConfig
@@ -215,12 +216,15 @@ def _promised(config: SweepConfig) -> list[str]:
 
 def _panel(
     prepared: Prepared, config: SweepConfig, given: EngineProfile | None, cell: int, window: Window
-) -> tuple[StepLog, dict[int, int]]:
-    """The iterations of the window, and when each request of the cell ended."""
+) -> tuple[StepLog, Answers]:
+    """The iterations of the window, and when each request of the cell got its first token and ended."""
     log = cache.steps(config, given, cell, window.from_ns, window.until_ns)
     rows = cell_rows(prepared, cell)[0]
     rows = rows[rows["end_ns"].notna()]
-    return log, dict(zip(rows["request"].astype(int), rows["end_ns"].astype(int), strict=True))
+    columns = (rows[k] for k in ("request", "first_chunk_ns", "end_ns"))
+    return log, {
+        int(r): (None if pd.isna(first) else int(first), int(end)) for r, first, end in zip(*columns, strict=True)
+    }
 
 
 def own_workload(w: Words) -> tuple[str, list[dict[str, Any]]] | None:

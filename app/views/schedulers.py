@@ -8,7 +8,7 @@ import plotly.graph_objects as go
 from app.views import cells as c
 from app.views import theme
 from app.views.frontier import HOVER, hover_data
-from app.words import ENGLISH, Words
+from app.words import ENGLISH, NOTHING, Words
 from runner.analysis.frontier import best_by_load, sustainable_load
 from runner.simulator.cost_model import largest_safe_token_budget
 from runner.simulator.presets import EngineProfile
@@ -36,8 +36,11 @@ def title_of(name: str, words: Words = ENGLISH) -> str:
 def winner_sentences(result: c.Result, words: Words = ENGLISH) -> list[str]:
     """What wins and by what, what is as good, and what most raw tokens would have picked. One where nothing ran."""
     pick = c.chosen_cell(result)
+    if not result.get("targets"):
+        return [words.text("No class has targets: raw output is shown, goodput can't be judged.")]
     if pick is None:
-        return [words.text("Nothing to compare: no scheduler could run this load.")]
+        reason = str((result.get("choice") or {}).get("reason") or "")
+        return [words.text("Nothing to compare: no scheduler could run this load."), reason]
     values = {
         "name": scheduler_of(pick),
         "load": c.load_name(pick, words),
@@ -106,6 +109,7 @@ def reason_rows(
         name = scheduler_of(cell)
         mine = [x for x in c.cells_of(result) if scheduler_of(x) == name]
         found, most = misses.get(cell["cell"]), sustainable_load(mine, wanted)
+        axis = c.load_of(cell)[0]
         rows.append(
             {
                 words.text("scheduler"): name,
@@ -115,7 +119,7 @@ def reason_rows(
                 words.text("first token p95"): c.percentile_text(cell, "ttft_ms", "p95", words),
                 words.text("gap p99"): c.percentile_text(cell, "gap_ms", "p99", words),
                 words.text("raw output"): words.per_s(cell.get("output_tok_per_s"), "tok"),
-                words.text("keeps its promises up to"): words.significant(most),
+                words.text("keeps its promises up to"): NOTHING if most is None else c.load_name({axis: most}, words),
                 words.text("remark"): c.why_invalid(cell, words) or "",
             }
         )

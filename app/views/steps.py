@@ -15,9 +15,11 @@ from runner.analysis.gaps import gap_table
 from runner.simulator.step_log import StepLog
 
 MAX_ROWS = 14
+PROMPT_ROWS = 9  # of them for prompts that are computed in the window
 MAX_BARS = 220  # of one scheduler: a phone still scrolls
 LONGEST_NS = 30_000_000_000  # a window never is longer
 Kind = Literal["prefill", "decode", "padding", "held", "waits"]
+Answers = Mapping[int, tuple[int | None, int]]  # request -> ns of its first token (None: it got none) and of its end
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +62,7 @@ def worst_window(requests: pd.DataFrame, classes: Sequence[str]) -> Window | Non
     longest = int(gaps.gap_us.argmax()) if len(gaps.gap_us) else -1
     if longest >= 0 and gaps.gap_us[longest] > 0:
         end, length = int(gaps.at_ns[longest]), int(gaps.gap_us[longest]) * 1000
-        pad = max(length, 8 * int(np.median(gaps.gap_us)) * 1000)
+        pad = max(length // 3, 8 * int(np.median(gaps.gap_us)) * 1000)
         victim = int(rows["request"].iloc[gaps.row[longest]])
         return _window(end - length - pad, end + pad, victim, length / 1e6, stall=True)
     slowest = rows.loc[rows["ttft_ms"].idxmax()]
@@ -76,8 +78,8 @@ def _window(from_ns: int, until_ns: int, request: int, ms: float, *, stall: bool
     return Window(max(0, from_ns), min(until_ns, max(0, from_ns) + LONGEST_NS), request, ms, stall)
 
 
-def bars_of(log: StepLog, ends_ns: Mapping[int, int]) -> list[Bar]:
-    """The log as bars, a request's in the order of time, with its waiting between them. `ends_ns`: request -> end."""
+def bars_of(log: StepLog, answers_ns: Answers) -> list[Bar]:
+    """The log as bars, a request's in the order of time, with its waiting between them."""
     found: dict[int, list[Bar]] = {}
     for step in log.steps:
         for order, own, kind in step.parts:
@@ -86,37 +88,38 @@ def bars_of(log: StepLog, ends_ns: Mapping[int, int]) -> list[Bar]:
             found.setdefault(order, []).append(bar)
     out: list[Bar] = []
     for order, (spec, came_ns) in log.requests.items():
-        end_ns = ends_ns.get(spec.request, log.until_ns)
+        first_ns, end_ns = answers_ns.get(spec.request, (None, log.until_ns))
         if came_ns < log.until_ns and end_ns > log.from_ns:
-            out += _with_waits(found.get(order, []), spec.request, came_ns, end_ns, log)
+            span = (max(came_ns, log.from_ns), min(end_ns, log.until_ns))
+            out += _with_waits(found.get(order, []), spec.request, span, first_ns)
     return out
 
 
-def _with_waits(bars: Sequence[Bar], request: int, came_ns: int, end_ns: int, log: StepLog) -> list[Bar]:
-    """Between its bars a request waits for its prompt, or, once it has begun to answer, is held up."""
+def _with_waits(bars: Sequence[Bar], request: int, span_ns: tuple[int, int], first_ns: int | None) -> list[Bar]:
+    """Between its bars a request waits for its prompt, or, once its first token is out, is held up."""
     out: list[Bar] = []
-    at, answering = max(came_ns, log.from_ns), bool(bars) and bars[0].kind != "prefill"
-    for bar in bars:
-        if bar.begin_ns > at:
-            answers = answering or bar.kind != "prefill"
-            out.append(Bar(request, "held" if answers else "waits", at, bar.begin_ns))
-        answering = answering or bar.kind != "prefill"
-        out.append(bar)
-        at = bar.end_ns
-    last = min(end_ns, log.until_ns)
-    if last > at:
-        out.append(Bar(request, "held" if answering else "waits", at, last))
+    at, end_ns = span_ns
+    for begin_ns, bar in [*((b.begin_ns, b) for b in bars), (end_ns, None)]:
+        if begin_ns > at:
+            out.append(Bar(request, "waits" if first_ns is None or first_ns > at else "held", at, begin_ns))
+        if bar is not None:
+            out.append(bar)
+            at = bar.end_ns
     return out
 
 
 def chosen_rows(bars: Sequence[Bar], victim: int, most: int = MAX_ROWS) -> list[int]:
-    """Requests to show, by number: the victim, prompts that were computed, then those held up or waiting longest."""
-    score: dict[int, tuple[bool, bool, int]] = {}
+    """Requests to show, by number: the victim, the longest prompts (they hold up the others), then who waits most."""
+    prompt_ns: dict[int, int] = {}
+    idle_ns: dict[int, int] = {}
     for bar in bars:
-        prompt, idle = bar.kind == "prefill", bar.end_ns - bar.begin_ns if bar.kind in ("held", "waits") else 0
-        _, before, so_far = score.get(bar.request, (False, False, 0))
-        score[bar.request] = (bar.request == victim, before or prompt, so_far + idle)
-    return sorted(sorted(score, key=lambda r: (score[r], -r), reverse=True)[:most])
+        idle_ns.setdefault(bar.request, 0)
+        told = prompt_ns if bar.kind == "prefill" else idle_ns if bar.kind in ("held", "waits") else {}
+        told[bar.request] = told.get(bar.request, 0) + bar.end_ns - bar.begin_ns
+    prompts = sorted(prompt_ns, key=lambda r: (-prompt_ns[r], r))[: most * PROMPT_ROWS // MAX_ROWS]
+    first = [victim] if victim in idle_ns else []
+    ranked = dict.fromkeys([*first, *prompts, *sorted(idle_ns, key=lambda r: (-idle_ns[r], r))])
+    return sorted(list(ranked)[:most])
 
 
 def fewer_bars(bars: Sequence[Bar], most: int = MAX_BARS) -> list[Bar]:
@@ -151,13 +154,13 @@ def _merge(bars: Sequence[Bar], limit: int) -> list[Bar]:
 
 
 def steps_figure(
-    panels: Mapping[str, tuple[StepLog, Mapping[int, int]]],
+    panels: Mapping[str, tuple[StepLog, Answers]],
     victim: int,
     words: Words = ENGLISH,
     *,
     dark: bool = False,
 ) -> go.Figure:
-    """One panel a scheduler (its log, and request -> end), one below the other on one time axis.
+    """One panel a scheduler (its log, and what came of the requests), one below the other on one time axis.
 
     Each at most 14 rows and 220 bars. The victim's row is marked with an arrow.
     """
@@ -167,8 +170,8 @@ def steps_figure(
     )  # fmt: skip
     theme.dress(fig, dark=dark, height=150 + 300 * max(1, len(panels)))
     shown: set[str] = set()
-    for row, (log, ends_ns) in enumerate(panels.values(), start=1):
-        bars = bars_of(log, ends_ns)
+    for row, (log, answers_ns) in enumerate(panels.values(), start=1):
+        bars = bars_of(log, answers_ns)
         rows = chosen_rows(bars, victim)
         drawn = fewer_bars([b for b in bars if b.request in rows])
         names = {r: f"▸ {r}" if r == victim else str(r) for r in rows}
