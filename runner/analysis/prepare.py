@@ -1,6 +1,7 @@
 """Everything about a sweep that does not depend on targets: computed once, kept by the caller, scored many times."""
 
 import json
+from copy import deepcopy
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -97,16 +98,17 @@ def _cell_facts(
     start, end = _number(record["window_start_ns"]), _number(record["window_end_ns"])
     measured = record["status"] == "ok" and start is not None and end is not None and end > start
     span = (start, end) if measured and start is not None and end is not None else None
-    names = rows["class_name"].to_numpy(dtype=object)
-    classes = {c.name: _numbers(rows[names == c.name], span) for c in config.classes}
-    base = {**_origin(record), **_numbers(rows, span)}
+    gaps = gap_table(rows)
+    whole = _numbers(rows, gaps, span)
+    classes = {c.name: _class_numbers(rows, whole, c.name, span) for c in config.classes}
+    base = {**_origin(record), **whole}
     base |= {"engine": NO_ENGINE, "kernel_stamp_share": None}
     base |= {"prefix_cache_hit_share": None, "prefix_cache_hit_share_intended": None}
     base |= _cold_loads(rows)
     found: list[MeasurementWarning] = []
     lags, seen = np.zeros(0), None
     if span:
-        base["engine"] = {**engine_numbers(engine, *span), **_seen_from_outside(rows, *span)}
+        base["engine"] = {**engine_numbers(engine, *span), **_seen_from_outside(rows, gaps, *span)}
         base["kernel_stamp_share"] = kernel_stamp_share(rows)
         base["prefix_cache_hit_share"] = prefix_cache_hit_share(rows, engine, *span)
         base["prefix_cache_hit_share_intended"] = intended_hit_share(rows, config)
@@ -131,10 +133,10 @@ def _cell_facts(
     )
 
 
-def _seen_from_outside(rows: pd.DataFrame, start_ns: float, end_ns: float) -> dict[str, Any]:
+def _seen_from_outside(rows: pd.DataFrame, gaps: Gaps, start_ns: float, end_ns: float) -> dict[str, Any]:
     """The batch as the streams alone tell it, whatever the server says."""
     found = streams(rows, start_ns, end_ns)
-    together = arrivals_together(rows, gap_table(rows), start_ns, end_ns, found["streams_mean"])
+    together = arrivals_together(rows, gaps, start_ns, end_ns, found["streams_mean"])
     first, sent = floats(rows["first_chunk_ns"]), floats(rows["sent_ns"])
     ttft_s = ((first - sent) / 1e9)[(first >= start_ns) & (first < end_ns)]
     return {
@@ -172,15 +174,24 @@ def _unmeasured() -> dict[str, Any]:
     }
 
 
-def _numbers(rows: pd.DataFrame, span: tuple[float, float] | None) -> dict[str, Any]:
-    """Counts, rates and percentiles of one cell's rows, all classes or one."""
+def _class_numbers(
+    rows: pd.DataFrame, whole: dict[str, Any], name: str, span: tuple[float, float] | None
+) -> dict[str, Any]:
+    """`_numbers` of one class of a cell; a class that is alone has the cell's own."""
+    mine = rows["class_name"].to_numpy(dtype=object) == name
+    if mine.all():
+        return deepcopy(whole)
+    return _numbers(rows[mine], gap_table(rows[mine]), span)
+
+
+def _numbers(rows: pd.DataFrame, gaps: Gaps, span: tuple[float, float] | None) -> dict[str, Any]:
+    """Counts, rates and percentiles of one cell's rows, all classes or one; `gaps` are of exactly these rows."""
     window = rows["in_window"].to_numpy(dtype=bool)
     out: dict[str, Any] = {"scheduled": int(window.sum())}
     for name in ("completed", "failed", "cancelled", "rejected"):
         out[name] = int((window & rows[name].to_numpy(dtype=bool)).sum())
     if span is None:
         return {**out, **_unmeasured()}
-    gaps = gap_table(rows)
     chosen = window & rows["latency_counts"].to_numpy(dtype=bool)
     out |= throughput(rows, gaps, *span)
     out |= {name: percentiles(rows[name].to_numpy(dtype=np.float64)[chosen]) for name in LATENCIES}
