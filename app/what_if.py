@@ -14,13 +14,16 @@ from runner.config import Length, RequestClass, SweepConfig, plain_error
 from runner.engines.knowledge import longest_tokens
 from runner.errors import ConfigError
 from runner.plan import count_points
-from runner.simulator.cost_model import BatchShape, iteration_ms
+from runner.simulator.cost_model import BatchShape, iteration_ms, largest_safe_token_budget
 from runner.simulator.presets import EngineProfile
+from runner.simulator.settings import USUAL_CONTEXT_TOKENS, USUAL_GAP_MS
 from runner.simulator.state import BLOCK_TOKENS
 
 MOST_CELLS = 60
 MOST_TOKENS = 2_000_000  # of all answers: a second or two on two slow cores, and some 100 MB
-LOADS = (0.35, 0.6, 0.9)  # of what the machine could do with full batches
+LOADS = (0.25, 0.5, 0.9)  # of what the machine could do with full batches
+MOST_S = 4 * 3600.0  # of a cell, however slow the machine: the engine is looked at all the time
+LOOKS = 500  # at the engine in a cell, or one every 5 s
 Z90 = 1.2816  # of the normal distribution
 
 
@@ -98,7 +101,17 @@ def duration_s(axis: str, loads: str, capacity: float, requests: int) -> float:
         float(v) for v in forms.parse_values(loads) if isinstance(v, (int, float)) and not isinstance(v, bool) and v > 0
     )
     rate = rates[len(rates) // 2] if rates and axis == "request_rate" else 0.6 * capacity
-    return max(20.0, float(f"{requests / rate:.2g}"))
+    return min(max(20.0, float(f"{requests / rate:.2g}")), MOST_S)
+
+
+def usual_budget(profile: EngineProfile, max_num_seqs: int) -> int:
+    """The power of two, 32 to 2048, below the largest safe token budget for the usual target, in tokens."""
+    context = min(profile.kv_tokens, max_num_seqs * USUAL_CONTEXT_TOKENS)
+    try:
+        safe = largest_safe_token_budget(profile.cost, USUAL_GAP_MS, max_num_seqs, context)
+    except ValueError:
+        return 2048
+    return int(2 ** min(max(5, safe.bit_length() - 1), 11))
 
 
 def sweep_raw(
@@ -132,7 +145,7 @@ def sweep_raw(
         "name": name,
         "backend": backend,
         "grid": {"scheduler": list(schedulers), load_axis(classes): forms.parse_values(loads)},
-        "run": {"duration_s": seconds},
+        "run": {"duration_s": seconds, "scrape_interval_s": min(max(0.25, round(seconds / LOOKS, 2)), 5.0)},
         "classes": [dict(c) for c in classes],
     }
 

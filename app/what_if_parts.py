@@ -91,18 +91,18 @@ def workload(w: Words) -> tuple[str, list[dict[str, Any]]]:
     return key, tables
 
 
-def limits(w: Words) -> tuple[int, int]:
+def limits(of: Speed, w: Words) -> tuple[int, int]:
     """max_num_seqs and max_num_batched_tokens, under the names that settings use."""
-    seqs, budget = st.columns(2)
-    return (
-        int(seqs.number_input("max_num_seqs", 1, 1024, 32, key="seqs", help=w.text("Requests in a batch, at most."))),
-        int(
-            budget.number_input(
-                "max_num_batched_tokens", 1, 65536, 512, step=64, key="budget",
-                help=w.text("Tokens of an iteration, at most: what chunks prompts, where a scheduler does."),
-            )
-        ),
+    seqs_place, budget_place = st.columns(2)
+    seqs = int(
+        seqs_place.number_input("max_num_seqs", 1, 1024, 32, key="seqs", help=w.text("Requests in a batch, at most."))
+    )
+    budget = budget_place.number_input(
+        "max_num_batched_tokens", 1, 65536, what_if.usual_budget(of.profile, seqs), step=32,
+        key=f"budget-{of.name}-{seqs}",
+        help=w.text("Tokens of an iteration, at most: what chunks prompts, where a scheduler does."),
     )  # fmt: skip
+    return seqs, int(budget)
 
 
 def schedulers(w: Words) -> list[str]:

@@ -25,7 +25,7 @@ with st.container(border=True):
         except GoodputError as e:
             st.error(ui.plain(e))
             st.stop()
-        seqs, budget = what_if_parts.limits(w)
+        seqs, budget = what_if_parts.limits(speed, w)
     with load:
         found = what_if_parts.own_workload(w)
         if found is None:

@@ -33,6 +33,12 @@ def title_of(name: str, words: Words = ENGLISH) -> str:
     return f"{name} ({ideas[name]})" if name in ideas else name
 
 
+def _named(cell: c.Cell, words: Words) -> str:
+    """In a sentence that compares, twice the hardware is said."""
+    name = scheduler_of(cell)
+    return words.text("{name} (two machines)", name=name) if name == "distserve" else name
+
+
 def winner_sentences(result: c.Result, words: Words = ENGLISH) -> list[str]:
     """What wins and by what, what is as good, and what most raw tokens would have picked. One where nothing ran."""
     pick = c.chosen_cell(result)
@@ -41,12 +47,15 @@ def winner_sentences(result: c.Result, words: Words = ENGLISH) -> list[str]:
     if pick is None:
         reason = str((result.get("choice") or {}).get("reason") or "")
         return [words.text("Nothing to compare: no scheduler could run this load."), reason]
+    if not pick.get("goodput_per_s"):
+        return [words.text("None keeps these targets on this machine: every request misses them, at every load.")]
+    wanted = float(result.get("share_target") or 1.0)
     values = {
-        "name": scheduler_of(pick),
+        "name": _named(pick, words),
         "load": c.load_name(pick, words),
         "share": words.share(pick.get("share")),
         "goodput": words.per_s(pick.get("goodput_per_s"), "req"),
-        "wanted": words.share(result.get("share_target")),
+        "wanted": words.share(wanted),
     }
     if (result.get("choice") or {}).get("target_met"):
         first = words.text(
@@ -54,18 +63,21 @@ def winner_sentences(result: c.Result, words: Words = ENGLISH) -> list[str]:
         )
     else:
         first = words.text(
-            "None keeps {wanted} for sure; {name} comes nearest: at {load} {share} of requests stay inside their "
+            "None keeps {wanted} for sure. {name} has the most good requests: at {load} {share} stay inside their "
             "targets, {goodput}.",
             **values,
         )
-    return [s for s in (first, _as_good(result, pick, words), _raw_sentence(result, pick, words)) if s]
+    met = (result.get("choice") or {}).get("target_met")
+    unsure = any((x.get("share") or 0.0) >= wanted for x in c.measured(result) if c.why_invalid(x) is None)
+    more = words.text("Some may, at some load: take more requests to be sure.") if unsure and not met else ""
+    return [s for s in (first, more, _as_good(result, pick, words), _raw_sentence(result, pick, words)) if s]
 
 
 def _as_good(result: c.Result, pick: c.Cell, words: Words) -> str:
     """Schedulers whose share at the same load is not below the interval of the winner's."""
     low = pick.get("share_low") if pick.get("share_low") is not None else pick.get("share")
     equal = [
-        scheduler_of(x)
+        _named(x, words)
         for x in c.measured(result)
         if x is not pick and x.get("load") == pick.get("load") and (x.get("share") or 0.0) >= (low or 0.0)
         if c.why_invalid(x) is None
@@ -78,7 +90,7 @@ def _raw_sentence(result: c.Result, pick: c.Cell, words: Words) -> str:
     if raw is None:
         return ""
     values = {
-        "name": scheduler_of(raw),
+        "name": _named(raw, words),
         "load": c.load_name(raw, words),
         "raw": words.per_s(raw.get("output_tok_per_s"), "tok"),
         "share": words.share(raw.get("share")),
@@ -120,10 +132,18 @@ def reason_rows(
                 words.text("gap p99"): c.percentile_text(cell, "gap_ms", "p99", words),
                 words.text("raw output"): words.per_s(cell.get("output_tok_per_s"), "tok"),
                 words.text("keeps its promises up to"): NOTHING if most is None else c.load_name({axis: most}, words),
-                words.text("remark"): c.why_invalid(cell, words) or "",
+                words.text("remark"): _remark(cell, words),
             }
         )
     return rows
+
+
+def _remark(cell: c.Cell, words: Words) -> str:
+    """Why a point is in doubt. That an answer comes in one piece is this engine's doing, nobody's in between."""
+    flags = list(cell.get("flags") or [])
+    doubts = c.why_invalid({**cell, "flags": [f for f in flags if f != "stream_buffered"]}, words)
+    whole = words.text("answers come in one piece") if "stream_buffered" in flags else None
+    return "; ".join(filter(None, [doubts, whole]))
 
 
 def goodput_by_load_figure(

@@ -179,9 +179,10 @@ def test_rates_follow_the_machine() -> None:
     profile = EngineProfile(CostModel(a=10, b=1), 100_000, False, "")
     capacity = what_if.capacity_per_s(profile, classes, 10)
     assert capacity == pytest.approx(1000 / (110 + 50 * 1))
-    assert what_if.usual_loads("request_rate", capacity, 10) == "2.2, 3.8, 5.6"
-    assert what_if.usual_loads("max_concurrency", capacity, 10) == "4, 6, 9"
-    assert what_if.duration_s("request_rate", "2.2, 4, 5.6", capacity, 200) == 50.0
+    assert what_if.usual_loads("request_rate", capacity, 10) == "1.6, 3.1, 5.6"
+    assert what_if.usual_loads("max_concurrency", capacity, 10) == "2, 5, 9"
+    assert what_if.duration_s("request_rate", "1.6, 4, 5", capacity, 200) == 50.0
+    assert what_if.duration_s("request_rate", "0.001", capacity, 1000) == 4 * 3600
     few = replace(profile, kv_tokens=160)  # one answer at a time
     assert what_if.capacity_per_s(few, classes, 10) == pytest.approx(1000 / (110 + 50 * 10))
 
@@ -193,6 +194,12 @@ def test_the_usual_load_is_within_reach_of_every_preset() -> None:
         capacity = what_if.capacity_per_s(resolve_preset(preset), classes, 32)
         loads = [float(v) for v in what_if.usual_loads("request_rate", capacity, 32).split(", ")]
         assert 0 < loads[0] < loads[1] < loads[2] < capacity
+
+
+def test_the_usual_budget_is_a_safe_one() -> None:
+    """150 ms less 10 leave 140 tokens at 1 ms each: 128 of them; never below 32, never above 2048."""
+    for b, budget in ((1.0, 128), (100.0, 32), (0.001, 2048), (0.0, 2048)):
+        assert what_if.usual_budget(EngineProfile(CostModel(a=10, b=b), 100_000, False, ""), 32) == budget
 
 
 def test_a_recorded_trace_is_left_out_and_a_rate_becomes_a_share() -> None:

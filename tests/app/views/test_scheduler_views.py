@@ -49,8 +49,24 @@ def test_the_winner_is_named_by_goodput_and_the_raw_winner_as_what_not_to_pick()
 def test_a_missed_target_is_said_first() -> None:
     """Nobody is said to win who keeps less than was wanted."""
     told = winner_sentences(result(cell(0, "vllm_v1", 3, 0.6, 600), met=False))
-    assert told[0].startswith("None keeps 90\u00a0% for sure; vllm_v1 comes nearest")
+    assert told[0].startswith("None keeps 90\u00a0% for sure. vllm_v1 has the most good requests: at 3 req/s 60")
     assert told[1] == "It also makes the most raw tokens."
+    unsure = winner_sentences(result(cell(0, "vllm_v1", 3, 0.91, 600), met=False))
+    assert unsure[1] == "Some may, at some load: take more requests to be sure."
+    nothing = winner_sentences(result(cell(0, "vllm_v1", 3, 0.0, 600), met=False))
+    assert nothing == ["None keeps these targets on this machine: every request misses them, at every load."]
+
+
+def test_two_machines_are_said_where_one_is_compared_with_them() -> None:
+    """distserve has twice the hardware."""
+    assert winner_sentences(result(cell(0, "distserve", 3, 1.0, 600)))[0].startswith("distserve (two machines) wins")
+
+
+def test_a_batch_that_answers_at_once_is_nobody_else_s_fault() -> None:
+    """The remark does not send people looking for a proxy that buffers."""
+    flags = {"flags": ["overload", "stream_buffered"]}
+    (row,) = reason_rows(result(cell(0, "static", 3, 0.0, 600, **flags)), {}, {"request_rate": 3})
+    assert row["remark"] == "not sustainable: the queue keeps growing; answers come in one piece"
 
 
 def test_the_same_scheduler_under_too_much_load_is_not_called_another() -> None:
