@@ -1,16 +1,17 @@
 """The cells of a sweep in virtual time: the same load and rows as measured ones, calculated instead of waited for."""
 
-import itertools
+import contextlib
+import gc
 import json
 import platform
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from runner.cell import failed_cell, judged_cell, kind_of_end
-from runner.config import SweepConfig
+from runner.config import Scalar, SweepConfig
 from runner.environment import library_versions
 from runner.errors import SettingFailed
 from runner.load.trace_file import TraceRow
@@ -21,7 +22,7 @@ from runner.simulator.presets import EngineProfile
 from runner.simulator.settings import context_tokens
 from runner.simulator.step_log import StepLog
 from runner.simulator.virtual_records import records_of
-from runner.simulator.virtual_server import SPEEDS, check_speed, stand_for
+from runner.simulator.virtual_server import check_speed, stand_for
 from runner.simulator.virtual_time import Span, run_virtual
 from runner.trace_texts import trace_rows
 from runner.version import tool_version
@@ -49,6 +50,10 @@ class VirtualSweep:
 
     def run(self, plan: PlannedCell, go_on: Callable[[], bool], log: StepLog | None = None) -> CellRows | None:
         """One cell; None when `go_on` said no. The numbers depend on config and profile alone, not on `log`."""
+        with _no_collection():
+            return self._run(plan, go_on, log)
+
+    def _run(self, plan: PlannedCell, go_on: Callable[[], bool], log: StepLog | None) -> CellRows | None:
         run, load = self.config.run, plan.load
         stand = stand_for(self.config, plan.setting, self.profile)
         total_s = run.warmup + run.duration_s
@@ -85,14 +90,10 @@ class VirtualSweep:
 
     def environment(self) -> dict[str, Any]:
         """What the numbers stand on, in place of the hardware of a measured sweep."""
-        speeds = {k: tuple(v) for k, v in self.config.server_grid.items() if k in SPEEDS}
-        stands = [
-            stand_for(self.config, dict(zip(speeds, values, strict=True)), self.profile)
-            for values in itertools.product(*speeds.values())
-        ]
+        stands = [stand_for(self.config, setting, self.profile) for setting in _settings(self.config)]
         return {
             "time": "virtual",
-            "cost_models": [stand.facts["cost_model"] for stand in stands],
+            "cost_models": list(dict.fromkeys(stand.facts["cost_model"] for stand in stands)),
             "python": platform.python_version(),
             "libraries": library_versions(("numpy", "pandas")),
             "tool_version": tool_version(),
@@ -102,8 +103,24 @@ class VirtualSweep:
 def check_virtual(config: SweepConfig, profile: EngineProfile | None) -> None:
     """Raises ConfigError when some setting has no speed, or one that virtual time cannot take."""
     check_speed(config, profile)
-    for setting in {json.dumps(plan.setting): plan.setting for plan in plan_cells(config)}.values():
+    for setting in _settings(config):
         stand_for(config, setting, profile)
+
+
+def _settings(config: SweepConfig) -> list[dict[str, Scalar]]:
+    return list({json.dumps(plan.setting): plan.setting for plan in plan_cells(config)}.values())
+
+
+@contextlib.contextmanager
+def _no_collection() -> Iterator[None]:
+    """A cell makes many objects and hardly a cycle: looking for cycles would take a fifth of its time."""
+    on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if on:
+            gc.enable()
 
 
 def virtual_sweep(config: SweepConfig, asked_for: Mapping[str, Any]) -> VirtualSweep:

@@ -154,6 +154,13 @@ def test_what_virtual_time_cannot_take_is_said_in_one_sentence(
         check_virtual(for_virtual_time(quick_config(**changes)), given)
 
 
+def test_what_a_sweep_ran_with_is_told_for_settings_that_only_work_together() -> None:
+    """A small pool is enough for the slots of the grid, though not for as many as the engine has by default."""
+    backend = {"kind": "simulated", "scheduler": "llama_cpp", "cost": QUICK_COST, "kv_tokens": 2048}
+    sweep = VirtualSweep(quick_config(backend=backend), None, {})
+    assert sweep.environment()["cost_models"] == ["cost given by hand"]
+
+
 def test_only_what_a_real_machine_needs_is_left_out() -> None:
     """No drift check, no cooling down, no hour to end by; the rest of the config is as written."""
     config = quick_config(run={"duration_s": 1, "drift_check": True, "cool_down_s": 5, "stop_by": "07:00"})
