@@ -13,6 +13,8 @@ from runner.analysis.frontier import best_by_load, sustainable_load
 from runner.simulator.cost_model import largest_safe_token_budget
 from runner.simulator.presets import EngineProfile
 
+RAW_ALIKE = 0.05  # raw output that differs by no more is no reason to choose by
+
 
 def scheduler_of(cell: c.Cell) -> str:
     """The scheduler of a cell of a what-if sweep."""
@@ -96,7 +98,7 @@ def _raw_sentence(result: c.Result, pick: c.Cell, words: Words) -> str:
         "share": words.share(raw.get("share")),
     }
     if raw is pick:
-        return words.text("It also makes the most raw tokens.")
+        return _raw_blind(result, pick, words)
     if (raw.get("share") or 0.0) >= (pick.get("share") or 0.0):
         return words.text("The most raw tokens, {raw}, come from {name} at {load}.", **values)
     if scheduler_of(raw) == scheduler_of(pick):
@@ -105,6 +107,25 @@ def _raw_sentence(result: c.Result, pick: c.Cell, words: Words) -> str:
         )
     return words.text(
         "Do not pick {name} at {load}, which makes the most raw tokens, {raw}: only {share} stay inside.", **values
+    )
+
+
+def _raw_blind(result: c.Result, pick: c.Cell, words: Words) -> str:
+    """The winner has most raw tokens too: who has next to as many, and what that is worth."""
+    least = (1 - RAW_ALIKE) * pick["output_tok_per_s"]
+    alike = [x for x in c.measured(result) if x is not pick and (x.get("output_tok_per_s") or 0.0) >= least]
+    worse = [x for x in alike if (x.get("share") or 0.0) < (pick.get("share_low") or 0.0)]
+    if not worse:
+        return words.text("It also makes the most raw tokens.")
+    next_to = max(worse, key=lambda x: float(x["output_tok_per_s"]))
+    return words.text(
+        "Raw tokens do not tell them apart: {name} makes {raw} at {load} and it {own}, but do not pick {name}: only "
+        "{share} stay inside.",
+        name=_named(next_to, words),
+        raw=words.per_s(next_to["output_tok_per_s"], "tok"),
+        load=c.load_name(next_to, words),
+        own=words.per_s(pick["output_tok_per_s"], "tok"),
+        share=words.share(next_to.get("share")),
     )
 
 

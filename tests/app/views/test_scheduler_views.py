@@ -46,6 +46,17 @@ def test_the_winner_is_named_by_goodput_and_the_raw_winner_as_what_not_to_pick()
     ]
 
 
+def test_raw_tokens_that_are_alike_are_said_to_be() -> None:
+    """The winner has the most raw tokens too, but next to as many come from one that misses the targets."""
+    told = winner_sentences(result(cell(0, "vllm_v1", 3, 0.98, 600), cell(1, "vllm_v0", 3, 0.4, 590)))
+    assert told[-1].replace("\u00a0", " ") == (
+        "Raw tokens do not tell them apart: vllm_v0 makes 590 tok/s at 3 req/s and it 600 tok/s, but do not pick "
+        "vllm_v0: only 40 % stay inside."
+    )
+    far = winner_sentences(result(cell(0, "vllm_v1", 3, 0.98, 600), cell(1, "vllm_v0", 3, 0.4, 500)))
+    assert far[-1] == "It also makes the most raw tokens."
+
+
 def test_a_missed_target_is_said_first() -> None:
     """Nobody is said to win who keeps less than was wanted."""
     told = winner_sentences(result(cell(0, "vllm_v1", 3, 0.6, 600), met=False))
