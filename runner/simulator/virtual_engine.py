@@ -77,7 +77,7 @@ class VirtualEngine:
         if limit is not None and self.engine.queue_is_full(limit):
             self._totals["rejected_total"] += 1
             return "busy"
-        prefix = self._block_names(spec) if self.settings.knobs.prefix_caching else ()
+        prefix = self.block_names(spec) if self.settings.knobs.prefix_caching else ()
         sequence = Sequence(self._orders, spec.prompt_tokens, spec.output_tokens, spec.priority, prefix)
         self._orders += 1
         self._requests[sequence] = request
@@ -203,7 +203,7 @@ class VirtualEngine:
                 totals["prefix_cache_queries_total"] += sequence.prompt_tokens
                 totals["prefix_cache_hits_total"] += sequence.cached_tokens
 
-    def _block_names(self, spec: RequestSpec) -> tuple[int, ...]:
+    def block_names(self, spec: RequestSpec) -> tuple[int, ...]:
         """Names of a prompt's full blocks, equal for equal beginnings, as `runner.load.workload.make_prompt` has them:
         the class's shared words first, but never so many that none of its own are left."""
         shared = min(self._shared_prefix.get(spec.class_name, 0), max(0, spec.prompt_tokens - KEY_WORDS))

@@ -7,12 +7,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from runner.config import RequestClass
-from runner.load.workload import Trace, build_trace
+from runner.load.workload import PromptScale, Trace, build_trace, make_prompt
+from runner.simulator.ask import block_names
 from runner.simulator.cost_model import CostModel
 from runner.simulator.presets import EngineProfile
 from runner.simulator.schedulers.by_name import SCHEDULERS
 from runner.simulator.settings import ServerSettings
 from runner.simulator.state import Knobs
+from runner.simulator.virtual_engine import VirtualEngine
 from runner.simulator.virtual_records import records_of
 from runner.simulator.virtual_time import Span, run_virtual
 from storage.records import RequestRecord
@@ -144,3 +146,37 @@ def test_no_load_and_no_setting_makes_a_difference(
         assert [pair for pair in zip(virtual, stepped, strict=True) if not near(*pair)] == []
     else:
         assert virtual == stepped
+
+
+@pytest.mark.parametrize("shared", [0, 15, 40, 64, 500])
+def test_prompts_share_the_blocks_that_real_prompts_would(shared: int) -> None:
+    """A prefix cache finds as many known blocks as in the words that the real load sends."""
+    mix = [RequestClass.model_validate({**MIX[0], "prompt_tokens": {"uniform": [10, 120]}, "output_tokens": 4})]
+    specs = build_trace(mix, {}, 3.0, seed=5).open_loop[:12]
+    engine = VirtualEngine(server(prefix_caching=True), {"chat": shared})
+    for one in specs:
+        for other in specs:
+            real = [block_names(make_prompt(s, PromptScale(), shared).split()) for s in (one, other)]
+            ours = [engine.block_names(s) for s in (one, other)]
+            assert [len(n) for n in ours] == [len(n) for n in real]
+            assert in_common(*ours) == in_common(*real)
+
+
+def in_common(one: tuple[int, ...], other: tuple[int, ...]) -> int:
+    return next((i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
+
+
+def test_a_prefix_cache_saves_the_shared_words() -> None:
+    """The answers say what was cached, and first tokens come sooner than without the cache."""
+    mix = [RequestClass.model_validate({**MIX[0], "prompt_tokens": 200, "output_tokens": 4, "rate": 2.0})]
+    span, shared = Span(5 * S, S, 60 * S, S), {"chat": 96}
+    trace = build_trace(mix, {}, 5.0, seed=5)
+    runs = [
+        run_virtual(trace, server(prefix_caching=on), span, max_in_flight={}, shared_prefix=shared)
+        for on in (True, False)
+    ]
+    on, off = ([r for r in records_of(run, 0, span.limit_ns, 512) if r.outcome == "ok"] for run in runs)
+    assert [r.cached_prompt_tokens for r in on] == [0, *[96] * (len(on) - 1)]
+    assert {r.cached_prompt_tokens for r in off} == {0}
+    assert sum(r.first_chunk_ns or 0 for r in on) < sum(r.first_chunk_ns or 0 for r in off)
+    assert runs[0].samples[-1].prefix_cache_hits_total == sum(r.cached_prompt_tokens or 0 for r in on)
