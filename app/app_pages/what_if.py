@@ -109,7 +109,8 @@ with answer:
         ui.note(sentence)
 with picture:
     ui.say(w.text("Goodput over the load"), level=3)
-    ui.chart(goodput_by_load_figure(result, w, dark=dark), "goodput", w.text("goodput of each scheduler over the load"))
+    figure = goodput_by_load_figure(result, w, dark=dark, height=480 if len(targets) < 2 else 640)
+    ui.chart(figure, "goodput", w.text("goodput of each scheduler over the load"))
     ui.note(w.text("Hollow: in doubt or not sustainable, as the remark in the table says."))
 
 levels = {c.load_name(x, w): x["load"] for x in c.cells_of(result)}

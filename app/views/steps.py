@@ -108,14 +108,16 @@ def _with_waits(bars: Sequence[Bar], request: int, span_ns: tuple[int, int], fir
     return out
 
 
-def chosen_rows(bars: Sequence[Bar], victim: int, most: int = MAX_ROWS) -> list[int]:
-    """Requests to show, by number: the victim, the longest prompts (they hold up the others), then who waits most."""
+def chosen_rows(bars: Sequence[Bar], victim: int, from_ns: int, until_ns: int, most: int = MAX_ROWS) -> list[int]:
+    """Requests to show, by number: the victim, those whose prompts take most of the window (they hold up the others),
+    then those who wait for most of it.
+    """
     prompt_ns: dict[int, int] = {}
     idle_ns: dict[int, int] = {}
     for bar in bars:
         idle_ns.setdefault(bar.request, 0)
         told = prompt_ns if bar.kind == "prefill" else idle_ns if bar.kind in ("held", "waits") else {}
-        told[bar.request] = told.get(bar.request, 0) + bar.end_ns - bar.begin_ns
+        told[bar.request] = told.get(bar.request, 0) + min(bar.end_ns, until_ns) - max(bar.begin_ns, from_ns)
     prompts = sorted(prompt_ns, key=lambda r: (-prompt_ns[r], r))[: most * PROMPT_ROWS // MAX_ROWS]
     first = [victim] if victim in idle_ns else []
     ranked = dict.fromkeys([*first, *prompts, *sorted(idle_ns, key=lambda r: (-idle_ns[r], r))])
@@ -172,7 +174,7 @@ def steps_figure(
     shown: set[str] = set()
     for row, (log, answers_ns) in enumerate(panels.values(), start=1):
         bars = bars_of(log, answers_ns)
-        rows = chosen_rows(bars, victim)
+        rows = chosen_rows(bars, victim, log.from_ns, log.until_ns)
         drawn = fewer_bars([b for b in bars if b.request in rows])
         names = {r: f"▸ {r}" if r == victim else str(r) for r in rows}
         specs = {spec.request: spec for spec, _ in log.requests.values()}

@@ -74,8 +74,14 @@ def test_like_iterations_in_a_row_become_one_bar() -> None:
 def test_the_victim_and_the_longest_prompts_are_shown_first() -> None:
     """Of many requests some are shown: the one in question, those whose prompts hold up others, who waits most."""
     bars = [Bar(1, "decode", 0, 1), Bar(2, "prefill", 0, 90), Bar(3, "held", 0, 90), Bar(4, "held", 0, 50)]
-    assert chosen_rows(bars, 1, 3) == [1, 2, 3]
-    assert chosen_rows(bars, 99, 2) == [2, 3]
+    assert chosen_rows(bars, 1, 0, 90, most=3) == [1, 2, 3]
+    assert chosen_rows(bars, 99, 0, 90, most=2) == [2, 3]
+
+
+def test_what_reaches_out_of_the_window_counts_by_its_part_in_it() -> None:
+    """A prompt that begins at the window's end does not push out those that fill it."""
+    bars = [Bar(1, "prefill", 0, 90), Bar(2, "prefill", 80, 900)]
+    assert chosen_rows(bars, 99, 0, 90, most=1) == [1]
 
 
 def requests(*rows: object) -> pd.DataFrame:
