@@ -53,7 +53,7 @@ def died(exit_code: int | None, log: str, when: str) -> SettingFailed:
         )
         return SettingFailed("out_of_memory", detail, exit_code=exit_code, log_tail=tail)
     said = _line(_ASSERTION, log)
-    why = f": {said}" if said else "; its last log lines say why"
+    why = f": {said}" if said else f"; {_where_to_look(tail)}"
     return SettingFailed("exited", f"the server ended {when} ({how}){why}", exit_code=exit_code, log_tail=tail)
 
 
@@ -70,8 +70,16 @@ def hook_failed(name: str, exit_code: int, log: str) -> SettingFailed:
     if exit_code in _KILLED:
         detail = f"control.{name} was killed ({how}), as the kernel does it when memory runs out; end what needs memory"
         return SettingFailed("out_of_memory", detail, exit_code=exit_code, log_tail=log_tail(log))
-    detail = f"control.{name} failed ({how}); its last log lines say why"
-    return SettingFailed("hook_failed", detail, exit_code=exit_code, log_tail=log_tail(log))
+    tail = log_tail(log)
+    detail = f"control.{name} failed ({how}); {_where_to_look(tail)}"
+    return SettingFailed("hook_failed", detail, exit_code=exit_code, log_tail=tail)
+
+
+def _where_to_look(tail: str) -> str:
+    """A hook may leave the server's output elsewhere, or say nothing itself."""
+    if tail:
+        return "its last log lines say why"
+    return "it printed nothing to us: look where its output goes, or let its output reach ours"
 
 
 def _line(pattern: re.Pattern[str], log: str) -> str | None:

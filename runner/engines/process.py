@@ -1,11 +1,13 @@
 """One engine process and all that belongs to it: start, family, end."""
 
 import contextlib
+import errno
 import os
 import signal
 import subprocess
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 
 import psutil
 
@@ -33,10 +35,19 @@ def start(
             start_new_session=True,
         )
     except OSError as e:
-        raise SettingFailed("bad_command", f"{command[0]} cannot be started: {e.strerror}; check {key}") from None
+        raise SettingFailed("bad_command", f"{command[0]} cannot be started: {_why(command[0], e, key)}") from None
     assert process.stdout is not None
     log.follow(process.stdout)
     return process
+
+
+def _why(program: str, error: OSError, key: str) -> str:
+    """The system speaks of the script where it means the program that its first line names."""
+    if error.errno == errno.ENOEXEC:
+        return "it is neither a program of this machine nor a script; let its first line be #!/bin/sh"
+    if error.errno == errno.ENOENT and Path(program).is_file():
+        return "the program that its first line names is not there; mend that line, also if it ends in CR LF"
+    return f"{error.strerror}; check {key}"
 
 
 def created_at(pid: int) -> float:

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 import httpx
 
 from runner.engines import failure
-from runner.engines.address import host_and_port
+from runner.engines.address import host_and_port, port_is_taken
 from runner.engines.catalogue import EngineKind
 from runner.engines.engine_log import EngineLog
 from runner.errors import SettingFailed
@@ -18,7 +18,7 @@ from runner.protocols.scrub import scrub
 
 _UNKNOWN_PATH = (404, 405, 501)
 _KEY_WANTED = (401, 403)
-_FOREIGN_PATIENCE_S = 5.0  # a server that is not ours and refuses connections is not there
+_FOREIGN_PATIENCE_S = 5.0  # a server that is not ours and refuses connections for so long is not there
 
 
 async def wait_until_ready(
@@ -30,16 +30,18 @@ async def wait_until_ready(
     log: EngineLog | None = None,
 ) -> None:
     """Returns when the server is ready. Raises SettingFailed: it died (`alive` says so; the wait ends at once), it
-    refuses us, or the time is up. Without `alive` the server is someone else's and must at least answer soon."""
+    refuses us, or the time is up. Without `alive` the server is someone else's: it must answer soon, and its
+    port stay open while it loads."""
     shown = scrub(root)
-    began = time.monotonic()
+    began = last_answer = time.monotonic()
     pause_s, answered, said = 0.05, False, "no answer"
     headers = {"Authorization": f"Bearer {key}"} if key else {}
     await _must_be_allowed(root)
     async with httpx.AsyncClient(trust_env=False, headers=headers, timeout=10.0) as http:
         while True:
             status, said = await _ask(http, root, kind)
-            answered = answered or status is not None
+            if status is not None:
+                answered, last_answer = True, time.monotonic()
             if status == 200:
                 return
             if alive and (dead := await alive()):
@@ -48,16 +50,36 @@ async def wait_until_ready(
                 raise SettingFailed(
                     "unreachable", f"{shown} wants a key ({status}); name its variable in backend.api_key_env"
                 )
-            waited_s = time.monotonic() - began
-            if not alive and not answered and waited_s > _FOREIGN_PATIENCE_S:
-                raise SettingFailed(
-                    "unreachable", f"{shown} does not answer ({said}); start the server or mend backend.url"
-                )
-            if waited_s > timeout_s:
-                detail = f"the server was not ready after {timeout_s:g} s ({said}); raise control.ready_timeout_s"
+            now = time.monotonic()
+            if not alive and now - last_answer > _FOREIGN_PATIENCE_S and not (answered and await _listens(root)):
+                raise SettingFailed("unreachable", _gone(shown, said, answered))
+            if now - began > timeout_s:
+                why = f"the server was not ready after {timeout_s:g} s ({said})"
+                detail = f"{why}; {_after_waiting(status, shown)}"
                 raise SettingFailed("not_ready", detail, log_tail=failure.log_tail(log.text()) if log else None)
             await asyncio.sleep(pause_s)
             pause_s = min(0.5, pause_s * 1.3)
+
+
+async def _listens(root: str) -> bool:
+    """A server that is busy loading may be too slow to answer, but its port is open."""
+    return await asyncio.to_thread(port_is_taken, *host_and_port(root))
+
+
+def _gone(shown: str, said: str, answered: bool) -> str:
+    if answered:
+        return f"{shown} stopped answering while it was loading ({said}); its own log says why"
+    return f"{shown} does not answer ({said}); start the server or mend backend.url"
+
+
+def _after_waiting(status: int | None, shown: str) -> str:
+    """More time helps a server that loads; one that nobody sees may have ended, or listens elsewhere."""
+    if status is not None:
+        return "raise control.ready_timeout_s"
+    return (
+        f"see whether it ended by itself and whether it listens at {shown}; if it only takes longer to load, "
+        "raise control.ready_timeout_s"
+    )
 
 
 async def _must_be_allowed(root: str) -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from runner.engines.failure import died, log_tail, ran_out_of_memory
+from runner.engines.failure import died, hook_failed, log_tail, ran_out_of_memory
 
 CAPTURES = Path(__file__).parents[2] / "engines_support" / "captures"
 
@@ -84,6 +84,15 @@ def test_a_failed_assertion_is_shown_in_the_reason() -> None:
     failed = died(-6, f"slot update\n{line}\n", "while serving")
     assert (failed.error_kind, failed.exit_code) == ("exited", -6)
     assert line in str(failed)
+
+
+def test_no_log_lines_are_pointed_at_where_there_are_none() -> None:
+    """A hook that leaves its server's output elsewhere, or says nothing, has no last lines that say why."""
+    for silent in (died(None, " \n", "while serving"), hook_failed("command", 3, "")):
+        assert "log lines say why" not in str(silent)
+        assert "look where its output goes" in str(silent)
+    for spoken in (died(3, "no such quant\n", "while serving"), hook_failed("command", 3, "no such container")):
+        assert str(spoken).endswith("its last log lines say why")
 
 
 def test_log_tail_is_the_last_lines_that_say_something() -> None:

@@ -71,6 +71,19 @@ def test_a_server_that_never_gets_ready_is_given_up_at_the_limit(tmp_path: Path)
     asyncio.run(run())
 
 
+def test_a_server_that_listens_nowhere_is_looked_for_before_more_time_is_asked_for(tmp_path: Path) -> None:
+    """It lives, but nobody answered at its address up to the limit: more time is not the likely remedy."""
+
+    async def run() -> None:
+        config = scripted_sweep(free_port(), "--no-port", ready_timeout_s=0.5)
+        async with engine(config, tmp_path) as server:
+            with pytest.raises(SettingFailed, match=r"see whether .* listens at http://127\.0\.0\.1:\d+; if") as failed:
+                await server.apply({})
+            assert failed.value.error_kind == "not_ready"
+
+    asyncio.run(run())
+
+
 def test_a_dead_process_ends_the_wait_at_once_with_its_reason(tmp_path: Path) -> None:
     """Exit code and last log lines are told, long before the ready limit of half an hour."""
 
@@ -267,6 +280,30 @@ def test_a_program_that_is_not_there_is_a_failed_setting(tmp_path: Path) -> None
             with pytest.raises(SettingFailed, match="cannot be started: No such file or directory") as failed:
                 await server.apply({})
             assert failed.value.error_kind == "bad_command"
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("#!/no/such/shell\n", "the program that its first line names is not there"),
+        ("#!/bin/sh\r\nexit 0\r\n", "also if it ends in CR LF"),
+        ("echo no first line\n", "let its first line be #!/bin/sh"),
+    ],
+)
+def test_a_script_that_cannot_be_started_is_told_why(tmp_path: Path, text: str, words: str) -> None:
+    """The file is there and may be executed, so "no such file" would send its owner looking for the wrong thing."""
+    script = tmp_path / "start.sh"
+    script.write_bytes(text.encode())
+    script.chmod(0o755)
+
+    async def run() -> None:
+        async with engine(scripted_sweep(free_port(), command=[str(script)]), tmp_path) as server:
+            with pytest.raises(SettingFailed, match=words) as failed:
+                await server.apply({})
+            assert failed.value.error_kind == "bad_command"
+            assert "No such file" not in str(failed.value)
 
     asyncio.run(run())
 

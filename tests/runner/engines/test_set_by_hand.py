@@ -9,10 +9,13 @@ import pytest
 
 from runner.config import Scalar, SweepConfig
 from runner.engines.address import free_port
+from runner.engines.catalogue import KINDS
+from runner.engines.readiness import wait_until_ready
 from runner.engines.running import Running, User
 from runner.engines.server import Server
 from runner.engines.set_by_hand import instruction
-from runner.errors import SettingSkipped
+from runner.errors import SettingFailed, SettingSkipped
+from tests.engines_support.http_pages import Reply, Request, serve_pages
 from tests.engines_support.sweeps import sweep
 from tests.support.posting_server import server as fixed_pages
 
@@ -126,6 +129,28 @@ def test_a_closed_port_is_not_a_failure_but_a_wait(monkeypatch: pytest.MonkeyPat
         apply(by_hand(f"http://127.0.0.1:{free_port()}"), played, {"max_num_seqs": 4})
     assert "does not answer" in played.asked[1]
     assert played.thanked == 1
+
+
+def test_a_server_that_dies_while_it_loads_is_told_long_before_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It answered 503, then nobody: without this a person would be left in silence for the half hour of the limit."""
+    monkeypatch.setattr("runner.engines.readiness._FOREIGN_PATIENCE_S", 0.3)
+    port = free_port()
+    asked: list[str] = []
+
+    async def loads(request: Request) -> Reply:
+        asked.append(request.path)
+        return 503, {}, "loading"
+
+    async def run() -> None:
+        async with serve_pages(loads, port):
+            waiting = asyncio.create_task(wait_until_ready(f"http://127.0.0.1:{port}", KINDS["openai"], None, 1800.0))
+            while not asked:
+                await asyncio.sleep(0.01)
+        with pytest.raises(SettingFailed, match="stopped answering while it was loading") as failed:
+            await asyncio.wait_for(waiting, 60.0)
+        assert failed.value.error_kind == "unreachable"
+
+    asyncio.run(run())
 
 
 def test_a_server_that_says_something_else_needs_a_second_yes_and_a_note() -> None:
