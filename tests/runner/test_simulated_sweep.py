@@ -196,6 +196,20 @@ def test_samples_add_up_to_what_the_requests_got() -> None:
     assert [s.at_ns for s in rows.engine[:3]] == [0, 100_000_000, 200_000_000]
 
 
+def test_a_recorded_trace_is_replayed(tmp_path: Path) -> None:
+    """Arrivals and lengths of the file beside the sweep, at their own speed."""
+    (tmp_path / "t.csv").write_text("arrival_s,prompt_tokens,output_tokens\n0.5,30,3\n0.75,40,5\n", encoding="utf-8")
+    raw = quick_raw(
+        grid={"load_scale": [1.0]}, classes=[{"name": "old", "trace": "t.csv", "prompt_tokens": 8, "output_tokens": 8}]
+    )
+    done = simulate(write_toml(tmp_path / "v.toml", raw), tmp_path / "d", "--json")
+    assert done.returncode == 0, done.stderr
+    sweep_id = json.loads(done.stdout)["sweep_id"]
+    rows = read_sweep(tmp_path / "d" / "sweeps" / sweep_id).requests
+    assert rows["scheduled_ns"].tolist() == [500_000_000, 750_000_000]
+    assert rows["output_tokens"].tolist() == [3, 5]
+
+
 def test_a_profile_survives_its_way_through_json() -> None:
     """Knots and all: a resumed sweep has the speed it began with."""
     profile = EngineProfile(CostModel(1.5, 0.1, knots=((1, 2.0), (8, 2.5))), 4096, True, "profile y.toml", 57_344)
