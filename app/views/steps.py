@@ -241,7 +241,7 @@ def _add_bars(
         width=0.5 if light else 0.86,
         marker={
             "color": style.fill,
-            "line": {"color": style.line, "width": 0 if light else 1},
+            "line": {"color": style.line, "width": 0 if light else 0.5},
             "pattern": {
                 "shape": style.pattern,
                 "size": 6,
