@@ -85,8 +85,15 @@ def failure(cell: Cell, words: Words = ENGLISH) -> str:
     """What became of a cell without numbers, in words."""
     if cell.get("status") == "skipped":
         return words.text("skipped")
+    if waits(cell):
+        return words.text("not measured")
     kind = str(cell.get("error_kind") or cell.get("status") or "?").replace("_", " ")
     return words.text("failed: {kind}", kind=kind)
+
+
+def waits(cell: Cell) -> bool:
+    """Whether the sweep ended before this cell was measured: it is neither good nor bad."""
+    return cell.get("status") in ("pending", "running")
 
 
 def key_of(setting: Mapping[str, Any]) -> str:

@@ -12,7 +12,7 @@ from app.words import ENGLISH, Words
 
 @dataclass(frozen=True)
 class Square:
-    """One square. `state`: ok, invalid (ran, but can't be chosen), failed, empty (never planned)."""
+    """One square. `state`: ok, invalid (ran, but can't be chosen), failed, empty (not planned, or not measured yet)."""
 
     state: str
     text: str
@@ -85,10 +85,11 @@ def _shown(value: object) -> str:
 
 def _square(cells: Sequence[c.Cell], best: float, words: Words) -> Square:
     ran = [x for x in cells if x.get("status") == "ok" and x.get("goodput_per_s") is not None]
-    if not cells:
+    if all(c.waits(x) for x in cells):
         return Square("empty", "", words.text("not measured"))
     if not ran:
-        return Square("failed", c.failure(cells[0], words), c.failure(cells[0], words), cell=cells[0]["cell"])
+        ended = next(x for x in cells if not c.waits(x))
+        return Square("failed", c.failure(ended, words), c.failure(ended, words), cell=ended["cell"])
     valid = [x for x in ran if c.why_invalid(x) is None]
     top = max(valid or ran, key=lambda x: x["goodput_per_s"])
     reason = c.why_invalid(top, words)

@@ -139,6 +139,14 @@ def test_heat_grid_shows_failure_as_failure() -> None:
     assert (dead.state, dead.text, dead.value) == ("failed", "failed: out of memory", None)
 
 
+def test_heat_grid_of_a_stopped_sweep_calls_nothing_failed() -> None:
+    """Cells that wait for a resume leave their square empty; beside one that ended, that one speaks."""
+    waiting = [{"cell": i, "setting": {"a": i, "b": 1}, "status": "pending", "error_kind": None} for i in (1, 2)]
+    dead = {"cell": 3, "setting": {"a": 2, "b": 1}, "status": "failed", "error_kind": "out_of_memory"}
+    squares = [row[0] for row in heat_grid({"cells": [*waiting, dead]}, "a", "b").squares]
+    assert [(s.state, s.text, s.cell) for s in squares] == [("empty", "", None), ("failed", "failed: out of memory", 3)]
+
+
 def test_heat_grid_takes_the_best_valid_cell() -> None:
     """An invalid cell with more goodput does not stand for its square; alone, it is marked."""
     cell = c.measured(made_up_result())[0]

@@ -23,6 +23,15 @@ def test_every_cell_has_a_row_and_nulls_stay_null() -> None:
     assert shown(None, "rate") == NOTHING
 
 
+@pytest.mark.parametrize("status", ["pending", "running"])
+def test_a_cell_that_waits_for_a_resume_has_not_failed(status: str) -> None:
+    """After Ctrl-C the rest of the plan is "not measured"; "failed" would send its owner looking for a reason."""
+    result = made_up_result()
+    waiting = {**result["cells"][-1], "status": status, "error_kind": None}
+    assert table_rows({**result, "cells": [*result["cells"][:-1], waiting]})[-1]["state"] == "not measured"
+    assert text_table({**result, "cells": [waiting]}).endswith("not measured")
+
+
 def test_only_settings_that_vary_are_columns() -> None:
     """A key with one value everywhere is not repeated on each row; repeats show only when there are some."""
     keys = [x.key for x in columns(made_up_result())]
