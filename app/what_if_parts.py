@@ -187,8 +187,8 @@ def iterations(
     ui.chart(figure, "steps", w.text("requests in each iteration over time"))
     ui.note(
         w.text(
-            "A row is a request, a bar an iteration that it took part in, as wide as the iteration took; of many alike in "
-            "a row several share a bar. The marked request is the one of the sentence; where others were there too, "
+            "A row is a request, a bar an iteration that it took part in, as wide as the iteration took; of many alike "
+            "in a row several share a bar. The marked request is the one of the sentence; where others were there too, "
             "those with a prompt or a wait are shown."
         )
     )
