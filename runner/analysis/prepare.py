@@ -2,7 +2,7 @@
 
 import json
 from copy import deepcopy
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -11,11 +11,11 @@ import pandas as pd
 from runner.analysis.bound import Evidence
 from runner.analysis.engine import NO_ENGINE, engine_numbers, prefix_cache_hit_share, restarted, streams
 from runner.analysis.evidence import evidence
-from runner.analysis.gaps import Floats, Gaps, gap_table
+from runner.analysis.gaps import Bools, Floats, Gaps, gap_table
 from runner.analysis.percentiles import nearest_rank, percentiles
 from runner.analysis.prefix_cache import intended_hit_share, unplanned_hits
 from runner.analysis.request_object import COLD_LOAD_MS
-from runner.analysis.requests import Bools, floats, request_table
+from runner.analysis.requests import floats, request_table
 from runner.analysis.row_flags import material_flags, row_flags
 from runner.analysis.steady import no_steady_state, overload_signs
 from runner.analysis.throughput import throughput
@@ -26,6 +26,7 @@ from runner.plan import plan_cells
 from storage.tables import SweepTables
 
 ENDED = ("ok", "failed", "skipped")
+PENDING = "pending"
 LATENCIES = ("ttft_ms", "tpot_ms", "e2e_ms")
 RATES = ("output_tok_per_s", "prompt_tok_per_s", "request_per_s", "offered_rate")
 LOOP_LAG_MS = 100.0  # worst lateness of a timer in a second; more than one second in ten, but not a single hiccup
@@ -55,34 +56,57 @@ class Prepared:
     tables: SweepTables
     config: SweepConfig
     requests: pd.DataFrame
-    gaps: Gaps
     cells: tuple[CellFacts, ...]
     drift: CellFacts | None = None  # the first cell once more, not one of `cells`: nothing is chosen from it
 
 
-def prepare(tables: SweepTables) -> Prepared:
-    """Cost is linear in the number of chunks. Raises ConfigError's cause (ValidationError) on a foreign config."""
+def prepare(tables: SweepTables, only: int | None = None) -> Prepared:
+    """Cost is linear in the number of chunks. `only`: this cell without the rest of the plan.
+
+    Raises ConfigError's cause (ValidationError) on a foreign config.
+    """
     config = SweepConfig.model_validate(tables.meta["config"])
     requests = request_table(tables, config)
     numbers = requests["cell"].to_numpy(dtype=np.int64)
     simulated = bool(tables.meta.get("simulated"))
-    facts = []
-    for record in _records(tables.cells, config):
+    facts: list[CellFacts] = []
+    waiting: CellFacts | None = None
+    for record in _records(tables.cells, config, only):
         cell = int(record["cell"])
         rows = slice(int(np.searchsorted(numbers, cell)), int(np.searchsorted(numbers, cell, side="right")))
+        untouched = record["status"] == PENDING and rows.start == rows.stop
+        if untouched and waiting:  # all alike, and a plan may have thousands
+            facts.append(_waits_too(waiting, record, rows))
+            continue
         engine = tables.engine[tables.engine["cell"] == cell]
         client = tables.client[tables.client["cell"] == cell]
         facts.append(_cell_facts(record, requests.iloc[rows], rows, engine, client, config, simulated))
+        waiting = facts[-1] if untouched else waiting
     again = next((f for f in facts if f.repeat >= config.run.repeats), None)
-    return Prepared(tables, config, requests, gap_table(requests), tuple(f for f in facts if f is not again), again)
+    return Prepared(tables, config, requests, tuple(f for f in facts if f is not again), again)
 
 
-def _records(cells: pd.DataFrame, config: SweepConfig) -> list[dict[Any, Any]]:
+def _waits_too(other: CellFacts, record: dict[Any, Any], rows: slice) -> CellFacts:
+    """A cell of the plan without rows, as `other` is one."""
+    return replace(
+        other,
+        cell=int(record["cell"]),
+        setting=dict(record["setting"]),
+        load=dict(record["load"]),
+        repeat=int(record["repeat"]),
+        rows=rows,
+        base=deepcopy(other.base),
+        classes=deepcopy(other.classes),
+    )
+
+
+def _records(cells: pd.DataFrame, config: SweepConfig, only: int | None) -> list[dict[Any, Any]]:
     """The cells that ended, and as pending ones those that did not start or were cut by the end of the runner."""
     started = [record for record in cells.to_dict("records") if record["status"] in ENDED]
     known = {int(record["cell"]) for record in started}
-    unset = {"status": "pending", "window_start_ns": None, "window_end_ns": None}
-    waiting = [{**asdict(planned), **unset} for planned in plan_cells(config) if planned.cell not in known]
+    unset = {"status": PENDING, "window_start_ns": None, "window_end_ns": None}
+    left = [p for p in plan_cells(config) if p.cell not in known and only in (None, p.cell)]
+    waiting = [{**asdict(planned), **unset} for planned in left]
     return sorted([*started, *waiting], key=lambda record: int(record["cell"]))
 
 
@@ -100,7 +124,7 @@ def _cell_facts(
     span = (start, end) if measured and start is not None and end is not None else None
     gaps = gap_table(rows)
     whole = _numbers(rows, gaps, span)
-    classes = {c.name: _class_numbers(rows, whole, c.name, span) for c in config.classes}
+    classes = {c.name: _class_numbers(rows, gaps, whole, c.name, span) for c in config.classes}
     base = {**_origin(record), **whole}
     base |= {"engine": NO_ENGINE, "kernel_stamp_share": None}
     base |= {"prefix_cache_hit_share": None, "prefix_cache_hit_share_intended": None}
@@ -175,13 +199,13 @@ def _unmeasured() -> dict[str, Any]:
 
 
 def _class_numbers(
-    rows: pd.DataFrame, whole: dict[str, Any], name: str, span: tuple[float, float] | None
+    rows: pd.DataFrame, gaps: Gaps, whole: dict[str, Any], name: str, span: tuple[float, float] | None
 ) -> dict[str, Any]:
     """`_numbers` of one class of a cell; a class that is alone has the cell's own."""
-    mine = rows["class_name"].to_numpy(dtype=object) == name
+    mine = np.equal(rows["class_name"].to_numpy(dtype=object), name).astype(bool)
     if mine.all():
         return deepcopy(whole)
-    return _numbers(rows[mine], gap_table(rows[mine]), span)
+    return _numbers(rows[mine], gaps.of_rows(mine), span)
 
 
 def _numbers(rows: pd.DataFrame, gaps: Gaps, span: tuple[float, float] | None) -> dict[str, Any]:

@@ -45,15 +45,21 @@ def score(
     """
     wanted = targets_of(prepared.config) if targets is None else dict(targets)
     alpha = prepared.config.run.share_target if share_target is None else share_target
-    judged = judge(prepared.requests, prepared.gaps, wanted)
+    judged = judge(prepared.requests, wanted)
     rows, _ = score_cells(prepared, wanted, judged, rule)
     on_frontier = frontier(rows)
     for row in rows:
         row["on_frontier"] = row["cell"] in on_frontier
     meta = prepared.tables.meta
+    common = rule or _common_rule(wanted)
     points = points_of(prepared, rows, wanted, judged, rule)
     chosen = choose(points, prepared.config, alpha)
-    by_rule = {name: choose(points_of(prepared, rows, wanted, judged, name), prepared.config, alpha) for name in RULES}
+    by_rule = {
+        name: chosen
+        if name == common
+        else choose(points_of(prepared, rows, wanted, judged, name), prepared.config, alpha)
+        for name in RULES
+    }
     drift, changes = drift_of(prepared, wanted, judged, rule)
     result = {
         "sweep_id": meta["sweep_id"],
@@ -63,7 +69,7 @@ def score(
         "backend": meta["backend"],
         "environment": meta["environment"],
         "targets": {name: slo.model_dump(mode="json") for name, slo in wanted.items()},
-        "rule": rule or _common_rule(wanted),
+        "rule": common,
         "share_target": alpha,
         "cells": rows,
         "bounds": bounds_of_settings(rows),
@@ -101,11 +107,11 @@ def cell_row(
         engine=tables.engine[tables.engine["cell"] == cell],
         client=tables.client[tables.client["cell"] == cell],
     )
-    prepared = prepare(one)
+    prepared = prepare(one, only=cell)
     again = prepared.drift is not None and prepared.drift.cell == cell
     prepared = drift_alone(prepared) if again else prepared
     wanted = targets_of(prepared.config) if targets is None else dict(targets)
-    rows, _ = score_cells(prepared, wanted, judge(prepared.requests, prepared.gaps, wanted), rule)
+    rows, _ = score_cells(prepared, wanted, judge(prepared.requests, wanted), rule)
     found = next(row for row in rows if row["cell"] == cell)
     return dict(plain({**found, "drift": True} if again else found))
 

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from runner.analysis.prepare import prepare
+from runner.analysis import prepare as prepare_module
+from runner.analysis.prepare import CellFacts, prepare
 from runner.analysis.result import build_result, cell_row, plain, score
 from runner.config import Slo, SweepConfig
 from runner.plan import plan_cells
@@ -184,6 +185,32 @@ def test_the_choice_that_changes_with_the_rule_is_told() -> None:
     assert result["choice"]["setting"] == {"max_num_seqs": 4}
     found = {w["type"]: w for w in result["warnings"]}
     assert "mean_tpot" in found["rule_sensitive"]["values"]["rules"]
+
+
+def test_cells_that_wait_cost_next_to_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a plan of 3,000 cells one has ended: its row looks at no other cell, the result at one waiting cell for all.
+
+    The line of each cell that ends would otherwise take seconds, between the cells of a long sweep.
+    """
+    looked: list[int] = []
+
+    def counted(record: dict[str, Any], *more: Any) -> CellFacts:  # noqa: ANN401
+        looked.append(int(record["cell"]))
+        return facts_of(record, *more)
+
+    facts_of = prepare_module._cell_facts
+    monkeypatch.setattr(prepare_module, "_cell_facts", counted)
+    config = make_config(grid={"max_num_seqs": list(range(1, 3001)), "request_rate": [1.0]})
+    tables = make_tables(cells=[make_cell(0, setting={"max_num_seqs": 1})], config=config)
+    row = cell_row(tables, 0)
+    assert looked == [0]
+    cells = build_result(tables)["cells"]
+    assert looked == [0, 0, 1]
+    assert {**cells[0], "on_frontier": None} == row
+    assert [c["setting"]["max_num_seqs"] for c in cells] == list(range(1, 3001))
+    alike = {"cell", "setting", "limit", "change_from_first"}
+    assert all({k: c[k] for k in c if k not in alike} == {k: cells[1][k] for k in cells[1] if k not in alike}
+               for c in cells[2:])  # fmt: skip
 
 
 def test_cell_row_is_the_row_of_the_result() -> None:
