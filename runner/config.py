@@ -283,6 +283,7 @@ class SweepConfig(_Model):
         names = [c.name for c in self.classes]
         if len(set(names)) != len(names):
             raise ValueError("two classes have the same name")
+        _check_caps_of_none(self)
         for key in self.grid:
             name = key.removesuffix("_max_in_flight")
             if name != key and name not in names:
@@ -322,9 +323,11 @@ def _check_grid(config: SweepConfig) -> None:
             raise ValueError(f"grid.{key} lists a value twice")
         positive_ints = ("max_concurrency", "max_num_seqs", "max_num_batched_tokens", "kv_tokens",
                          "prefill_instances", "decode_instances")  # fmt: skip
-        if key in positive_ints or key.endswith("_max_in_flight"):
-            if not all(isinstance(v, int) and not isinstance(v, bool) and v >= 1 for v in values):
-                raise ValueError(f"grid.{key} needs whole numbers of at least 1")
+        capped = key.endswith("_max_in_flight")
+        if key in positive_ints or capped:
+            least = 0 if capped else 1
+            if not all(isinstance(v, int) and not isinstance(v, bool) and v >= least for v in values):
+                raise ValueError(f"grid.{key} needs whole numbers of at least {least}")
         elif key in LOAD_AXES and not all(
             isinstance(v, (int, float)) and not isinstance(v, bool) and v > 0 for v in values
         ):
@@ -341,6 +344,19 @@ def _check_grid(config: SweepConfig) -> None:
         raise ValueError("grid has request_rate, but no class has a weight to share it")
     if "max_concurrency" in config.grid and not by_weight and not any(c.closed for c in config.classes):
         raise ValueError("grid has max_concurrency, but no class has a weight or closed = { concurrency = … }")
+
+
+def _check_caps_of_none(config: SweepConfig) -> None:
+    """A cap of 0 keeps a class from being sent at all: the baseline beside which background work is judged."""
+    unsent = [c for c in config.classes if 0 in config.grid.get(f"{c.name}_max_in_flight", ())]
+    for c in unsent:
+        if c.slo is not None:
+            raise ValueError(
+                f"grid.{c.name}_max_in_flight = 0 would send none of {c.name}, which has targets; 0 is for background "
+                "classes, without slo: use at least 1"
+            )
+    if unsent and len(unsent) == len(config.classes):
+        raise ValueError(f"grid.{unsent[0].name}_max_in_flight = 0 would leave nothing to send: use at least 1")
 
 
 def _check_arrivals(config: SweepConfig) -> None:

@@ -29,8 +29,21 @@ def sweep(**changes: object) -> Raw:
     return {**copy.deepcopy(base), **changes}
 
 
+def none_of(raw: Raw, **more: object) -> None:
+    """A grid that sends no chat in one of its cells."""
+    raw["grid"].update(chat_max_in_flight=[0, 4])
+    raw["classes"][0].update(more)
+
+
 def with_command(*command: str) -> Raw:
     return {"mode": "process", "command": list(command)}
+
+
+def test_a_cap_of_none_is_for_background_work_beside_other_classes() -> None:
+    """The baseline "no background" of an isolation sweep stands in the same grid as the caps."""
+    jobs = {"name": "jobs", "rate": 1, "prompt_tokens": 1, "output_tokens": 1}
+    config = parse_sweep(sweep(classes=[CHAT, jobs], grid={"request_rate": [1.0], "jobs_max_in_flight": [0, 4]}), "f")
+    assert [plan.load["jobs_max_in_flight"] for plan in plan_cells(config)] == [0, 4]
 
 
 def test_the_cells_of_a_setting_stand_together_so_that_its_server_starts_once() -> None:
@@ -68,6 +81,9 @@ MISTAKES: list[tuple[str, Callable[[Raw], object], list[str]]] = [
     ("rate of zero", lambda d: d["grid"].update(request_rate=[0]), ["grid.request_rate", "above 0"]),
     ("two load axes", lambda d: d["grid"].update(max_concurrency=[1]), ["request_rate and max_concurrency"]),
     ("weights without a rate", lambda d: d.update(grid={"max_num_seqs": [1]}), ["request_rate or max_concurrency"]),
+    ("less than none", lambda d: d["grid"].update(chat_max_in_flight=[-1]), ["chat_max_in_flight", "at least 0"]),
+    ("none of a class with targets", lambda d: none_of(d, slo={"ttft_ms": 1, "gap_ms": 1}), ["chat", "has targets"]),
+    ("nothing to send", lambda d: none_of(d), ["chat_max_in_flight = 0", "nothing to send"]),
     ("cap of no class", lambda d: d["grid"].update(rag_max_in_flight=[2]), ["rag_max_in_flight", "chat"]),
     ("a class twice", lambda d: d.update(classes=[CHAT, CHAT]), ["same name"]),
     ("no arrivals", lambda d: d["classes"][0].pop("weight"), ["classes.0", "exactly one of weight, rate"]),

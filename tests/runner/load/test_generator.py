@@ -239,6 +239,16 @@ def test_cap_on_a_closed_class_limits_its_workers():
     assert run.outcome.cancelled == 2  # scheduled, still behind the cap at the end
 
 
+def test_cap_of_none_sends_none_of_its_class():
+    """A class with a cap of 0 stays here to the end, in open loop and with users; each request is one record."""
+    run = drive(Trace(specs_at(0, 1, 2)), S, caps={"chat": 0}, end_s=4)
+    assert run.server.sent == []
+    assert (run.outcome.scheduled, run.outcome.cancelled) == (3, 3)
+    users = drive(Trace((), (closed(4),)), S, caps={"chat": 0}, end_s=4)
+    assert users.server.sent == []
+    assert (users.outcome.scheduled, users.outcome.cancelled) == (4, 4)
+
+
 @pytest.mark.parametrize("where", ["send", "on_record"])
 def test_a_fault_of_ours_is_raised_not_counted(where: str):
     """An exception from send or on_record is a bug or a full disk: the load ends at once and raises it."""

@@ -214,6 +214,7 @@ def test_in_flight_caps_from_grid_go_first():
     """The grid's cap goes before the class's own; a class with neither has none."""
     classes = [cls("chat", rate=1), cls("bulk", rate=1, max_in_flight=8), cls("rag", rate=1, max_in_flight=3)]
     assert in_flight_caps(classes, {"bulk_max_in_flight": 2}) == {"bulk": 2, "rag": 3}
+    assert in_flight_caps(classes, {"bulk_max_in_flight": 0}) == {"bulk": 0, "rag": 3}
 
 
 @settings(deadline=None)
