@@ -24,6 +24,7 @@ PROMPT = "Say hello in one short sentence."
 LOOK_LIMIT_S = 5.0
 TEST_LIMIT_S = 300.0  # a cold model is loaded by its first request
 PROBE_LIMIT_S = 600.0
+MUTE_LIMIT_S = 30.0  # for one that takes connections and answers none of the questions before
 SLOW_LOCALHOST_NS = round(LOCAL_STAGGER_S * 1e9)  # from here on its first address was waited for in vain
 OPTIONAL = ("ignore_eos", "min_tokens", "cache_prompt", "priority")
 NO_SUCH_ENDPOINT = (404, 405, 501)
@@ -57,12 +58,14 @@ async def probe(
     except with fewer fields or in another dialect after the server refused those as unknown."""
     async with httpx.AsyncClient(transport=StampedTransport(), trust_env=False, timeout=LOOK_LIMIT_S) as client:
         apis: Sequence[str] = (api,) if api else ("openai_chat",)
+        limit_s = PROBE_LIMIT_S
         if api is None or model is None:
             look = await _look(client, url, api_key_env, kind=None if api is None else "openai")
+            limit_s = PROBE_LIMIT_S if look.answered else MUTE_LIMIT_S
             model = model or next(iter(look.models), None)
             apis = (api,) if api else look.apis
         ask = Ask(prompt, model, max_tokens, hold_length=False)
-        _, _, result = await _settle(client, url, apis, ServerParams(), ask, api_key_env, PROBE_LIMIT_S)
+        _, _, result = await _settle(client, url, apis, ServerParams(), ask, api_key_env, limit_s)
         secrets = secrets_of(Target(url, apis[0], ServerParams(), api_key_env))
     return request_object(
         result.record, hide(result.text, secrets), hide(result.reasoning_text, secrets), result.tool_calls
@@ -88,7 +91,8 @@ async def detect(
     wanted = ServerParams(priority=look.kind in ("vllm", "simulated"), cache_prompt=look.kind == "llama_cpp")
     ask = Ask("Hi", chosen, 2, priority=1)
     apis = (api,) if api else look.apis
-    spoken, params, result = await _settle(client, url, apis, wanted, ask, api_key_env, TEST_LIMIT_S)
+    limit_s = TEST_LIMIT_S if look.answered else MUTE_LIMIT_S
+    spoken, params, result = await _settle(client, url, apis, wanted, ask, api_key_env, limit_s)
     record = result.record
     if record.error_kind is not None and record.error_kind != "empty_stream":
         detail = f"{url} did not answer a test request: {record.error_detail}"
@@ -122,6 +126,7 @@ class _Look:
     kind: str
     apis: tuple[str, ...]  # dialects to try, best first
     metrics: bool
+    answered: bool  # at least one question, if only with an error
 
 
 async def _look(client: httpx.AsyncClient, url: str, api_key_env: str | None, kind: str | None) -> _Look:
@@ -140,7 +145,8 @@ async def _look(client: httpx.AsyncClient, url: str, api_key_env: str | None, ki
         kind = kind or _kind_of(answers)
     metrics = kind is not None and bool(KINDS[kind].metrics) and await _shows_metrics(client, root, headers, kind)
     apis = KINDS[kind].apis if kind else tuple(DIALECTS)
-    return _Look(models, kind or "openai", apis, metrics)
+    answered = any(answer.status for answer in answers.values())
+    return _Look(models, kind or "openai", apis, metrics, answered)
 
 
 def _kind_of(answers: Answers) -> str | None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import socket
 from typing import Any
 
 import httpx
@@ -57,6 +58,18 @@ def test_a_probe_of_nobody_is_a_request_object_too() -> None:
     answer = asyncio.run(probe("http://127.0.0.1:9"))
     assert (answer["outcome"], answer["error_kind"]) == ("error", "connect")
     assert set(answer) == KEYS
+
+
+def test_a_server_that_never_answers_is_not_waited_for_like_a_cold_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It takes connections and says nothing to any question: told after half a minute (here less), not five or ten."""
+    monkeypatch.setattr("runner.probe.LOOK_LIMIT_S", 0.1)
+    monkeypatch.setattr("runner.probe.MUTE_LIMIT_S", 0.3)
+    with socket.create_server(("127.0.0.1", 0)) as mute:
+        url = f"http://127.0.0.1:{mute.getsockname()[1]}"
+        assert asyncio.run(probe(url))["error_kind"] == "timeout"
+        with pytest.raises(SettingFailed) as failed:
+            found(url)
+        assert failed.value.error_kind == "timeout"
 
 
 def test_ollama_is_spoken_to_in_its_own_dialect() -> None:
