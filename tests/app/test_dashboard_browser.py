@@ -209,7 +209,7 @@ def test_pages_fit_their_window_in_both_themes(
 ) -> None:
     """No page is wider than the window, and figures follow the theme."""
     visit = Visit(browser, address, width, scheme)
-    for path in ("", "new", "results?sweep=made-up", "method"):
+    for path in ("", "new", "results?sweep=made-up", "what-if", "method"):
         page = visit.go(path)
         if path.startswith("results"):
             results_drawn(page)

@@ -20,7 +20,7 @@ from tests.support.finished_sweeps import finished_sweep
 from tests.support.tables import make_cell, make_config, make_request, make_tables
 
 MAIN = Path(jobs.__file__).with_name("main.py")
-PAGES = (ui.START, ui.NEW, ui.LIVE, ui.RESULTS, ui.METHOD)
+PAGES = (ui.START, ui.NEW, ui.LIVE, ui.RESULTS, ui.WHAT_IF, ui.METHOD)
 HOSTILE = (
     "<img src=x onerror=alert(1)> [x](http://evil.test) ![y](http://evil.test/i.png) :material/home: $a$ **b** `c`"
 )
