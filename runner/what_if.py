@@ -45,7 +45,7 @@ def cell_steps(virtual: VirtualSweep, cell: int, from_ns: int, until_ns: int) ->
 
 def misses_by_cell(prepared: Prepared, targets: dict[str, Slo], rule: GapRule | None) -> dict[int, Misses]:
     """Of each cell with judged requests. `rule` null: each class's own."""
-    judged = judge(prepared.requests, prepared.gaps, targets)
+    judged = judge(prepared.requests, targets)
     words = verdicts(prepared.requests, judged, rule).to_numpy(dtype=object)
     counted = prepared.requests["in_window"].to_numpy(dtype=bool) & np.isin(words.astype(str), ["met", "missed"])
     own = judged.own_rule.to_numpy(dtype=object)

@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from runner.analysis.gaps import Floats, gap_table
+from runner.analysis.gaps import Bools, Floats, gap_table
 from runner.analysis.goodput import Judged
 from runner.analysis.intervals import paired_difference
 from runner.analysis.percentiles import interval, nearest_rank
 from runner.analysis.prepare import ENDED, CellFacts, Prepared
-from runner.analysis.requests import Bools, floats
+from runner.analysis.requests import floats
 from runner.analysis.score import Verdicts, score_cells, verdicts_of
 from runner.analysis.throughput import throughput
 from runner.config import GapRule, Slo

@@ -8,8 +8,8 @@ import pandas as pd
 
 from runner.analysis.bound import NEAR_BUDGET, Evidence
 from runner.analysis.engine import FULL_KV, busy_share, concurrency, full_step_share, fullest_kv, share_at_least
-from runner.analysis.gaps import Floats
-from runner.analysis.requests import Bools, floats
+from runner.analysis.gaps import Bools, Floats
+from runner.analysis.requests import floats
 from runner.config import Backend
 
 CUT_OFF_KINDS = ("context_overflow", "out_of_memory")

@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from runner.analysis.gaps import Floats, Gaps, Ints
-from runner.analysis.requests import Bools
+from runner.analysis.gaps import Bools, Floats, Gaps, Ints, gap_blocks, gap_table
 from runner.config import GapRule, Slo
 
 RULES: tuple[GapRule, ...] = ("p99_gap", "mean_tpot", "every_gap", "deadline", "fluidity")
@@ -25,7 +24,7 @@ class Judged:
     own_rule: "pd.Series[Any]"  # the rule of the row's class, None without targets
 
 
-def judge(requests: pd.DataFrame, gaps: Gaps, targets: Mapping[str, Slo]) -> Judged:
+def judge(requests: pd.DataFrame, targets: Mapping[str, Slo]) -> Judged:
     """Applies every rule once. `targets` by class name; a class that is not in it has no targets."""
     names = requests["class_name"]
     t1 = _per_class(names, {c: s.ttft_ms for c, s in targets.items()})
@@ -33,13 +32,14 @@ def judge(requests: pd.DataFrame, gaps: Gaps, targets: Mapping[str, Slo]) -> Jud
     wanted = _per_class(names, {c: s.fluidity for c, s in targets.items()})
     ttft = requests["ttft_ms"].to_numpy(dtype=np.float64)
     waited = requests["waited_ms"].to_numpy(dtype=np.float64)
+    behind_ns, kept = _deadlines(requests, t1, t2)
     with np.errstate(invalid="ignore"):
         gap_ok: dict[GapRule, Bools] = {
             "p99_gap": ~(requests["gap_p99_ms"].to_numpy(dtype=np.float64) > t2),
             "mean_tpot": ~(requests["tpot_ms"].to_numpy(dtype=np.float64) > t2),
             "every_gap": ~(requests["gap_max_ms"].to_numpy(dtype=np.float64) > t2),
-            "deadline": ~(_latest_ns(gaps, t2) > (t1 - ttft) * 1e6 + 0.5),
-            "fluidity": ~(fluidity(gaps, ttft, t1, t2) < wanted),
+            "deadline": ~(behind_ns > (t1 - ttft) * 1e6 + 0.5),
+            "fluidity": ~(kept < wanted),
         }
         return Judged(
             has_target=~np.isnan(t1),
@@ -69,17 +69,31 @@ def verdicts(requests: pd.DataFrame, judged: Judged, rule: GapRule | None = None
     return words
 
 
-def meets_targets(
-    requests: pd.DataFrame, gaps: Gaps, targets: Mapping[str, Slo], rule: GapRule | None = None
-) -> "pd.Series[Any]":
+def meets_targets(requests: pd.DataFrame, targets: Mapping[str, Slo], rule: GapRule | None = None) -> "pd.Series[Any]":
     """ "met" | "missed" | "censored" (None: no targets) for every row of `request_table`."""
-    return verdicts(requests, judge(requests, gaps, targets), rule)
+    return verdicts(requests, judge(requests, targets), rule)
 
 
 def stalled_but_fine_on_average(requests: pd.DataFrame, judged: Judged) -> Bools:
     """Rows that pass with the mean (TTFT and mean TPOT in target) but not with their own P99 gap."""
     fine = requests["completed"].to_numpy(dtype=bool) & judged.has_target & judged.ttft_ok
     return fine & judged.gap_ok["mean_tpot"] & ~judged.gap_ok["p99_gap"]
+
+
+def _deadlines(requests: pd.DataFrame, t1_ms: Floats, t2_ms: Floats) -> tuple[Floats, Floats]:
+    """`_latest_ns` and `fluidity` per row. Where neither the first chunk nor any gap is too long, nothing is behind
+    any deadline: only the others' gaps are looked at, a block of rows at a time."""
+    ttft = requests["ttft_ms"].to_numpy(dtype=np.float64)
+    longest = requests["gap_max_ms"].to_numpy(dtype=np.float64)
+    known = ~np.isnan(ttft) & ~np.isnan(t1_ms)
+    behind, kept = np.full(len(ttft), -np.inf), np.where(known, 1.0, np.nan)
+    slow = np.flatnonzero(known & ~((ttft <= t1_ms) & (longest <= t2_ms)))
+    of_slow = requests[["chunk_deltas_us", "first_chunk_ns"]].iloc[slow]
+    for block in gap_blocks(of_slow):
+        rows, gaps = slow[block], gap_table(of_slow.iloc[block])
+        behind[rows] = _latest_ns(gaps, t2_ms[rows])
+        kept[rows] = fluidity(gaps, ttft[rows], t1_ms[rows], t2_ms[rows])
+    return behind, kept
 
 
 def fluidity(gaps: Gaps, ttft_ms: Floats, t1_ms: Floats, t2_ms: Floats) -> Floats:
@@ -99,7 +113,8 @@ def fluidity(gaps: Gaps, ttft_ms: Floats, t1_ms: Floats, t2_ms: Floats) -> Float
     slack = np.maximum(-late_first, 0)[gaps.row] + gaps.order * t2[gaps.row] - gaps.elapsed_us * 1000
     lowest_before = _lowest_before(np.minimum(slack, 0), gaps)
     late = lowest_before - slack
-    misses = np.where(late > 0, 1 + late // t2[gaps.row], 0)
+    misses, overdue = np.zeros(len(late), dtype=np.int64), late > 0
+    misses[overdue] = 1 + late[overdue] // t2[gaps.row[overdue]]
     missed += gaps.per_row(misses, np.add, 0.0)
     met += gaps.per_row((late <= 0).astype(np.int64), np.add, 0.0)
     share: Floats = np.where(known, met / (met + missed), np.nan)

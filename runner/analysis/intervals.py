@@ -6,9 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from runner.analysis.gaps import Floats
+from runner.analysis.gaps import Bools, Floats
 from runner.analysis.percentiles import binomial
-from runner.analysis.requests import Bools
 
 Z95 = 1.959963984540054  # two-sided 95 % point of the normal distribution
 BATCHES = 10

@@ -26,17 +26,28 @@ def needs(q: float) -> int:
 
 def nearest_rank(values: Floats, q: float) -> float:
     """Percentile q of at least one value, without any rule on n."""
-    rank = max(1, math.ceil(round(q * len(values), 9)))
+    rank = _rank(len(values), q)
     return float(np.partition(values, rank - 1)[rank - 1])
+
+
+def _rank(n: int, q: float) -> int:
+    return max(1, math.ceil(round(q * n, 9)))
 
 
 def percentiles(values: Floats) -> dict[str, Any]:
     """p50, p90, p95, p99 (null where n is too small, see `needs`) and n. NaN entries are not values."""
     known = values[~np.isnan(values)]
-    out: dict[str, Any] = {
-        name: nearest_rank(known, q) if len(known) >= needs(q) else None for name, q in LEVELS.items()
-    }
-    return {**out, "n": len(known)}
+    n, below = len(known), 0
+    out: dict[str, Any] = {}
+    for name, q in LEVELS.items():
+        if n < needs(q):
+            out[name] = None
+            continue
+        # each level is looked for among the values from the one before on: only these are put in order again
+        place = _rank(n, q) - 1
+        known = np.partition(known, place - below)[place - below :]
+        out[name], below = float(known[0]), place
+    return {**out, "n": n}
 
 
 def interval(values: Floats, q: float) -> tuple[float, float] | None:

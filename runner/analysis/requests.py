@@ -4,15 +4,13 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
-from runner.analysis.gaps import Floats, gap_table, nearest_rank_p99
+from runner.analysis.gaps import Bools, Floats, gap_sums
 from runner.analysis.request_object import BUFFERED_TOKENS, BUFFERED_US_PER_CHUNK, COLD_LOAD_MS
 from runner.config import RequestClass, SweepConfig
 from storage.tables import SweepTables
 
-Bools = npt.NDArray[np.bool_]
 REJECTED_KINDS = ("rate_limited", "overloaded")  # 429 and 503, or their in-band forms
 
 
@@ -91,9 +89,9 @@ def _times(rows: pd.DataFrame) -> dict[str, Floats | Bools]:
     first, end = floats(rows["first_chunk_ns"]), floats(rows["end_ns"])
     closed = rows["closed"].to_numpy(dtype=bool)
     base = np.where(closed & ~np.isnan(sent), sent, scheduled)
-    gaps = gap_table(rows)
+    gaps = gap_sums(rows)
     events, tokens = floats(rows["token_events"]), floats(rows["output_tokens"])
-    spread_us = gaps.per_row(gaps.gap_us, np.add, 0.0)
+    spread_us = gaps.spread_us
     buffered = rows["completed"].to_numpy(dtype=bool) & _one_piece(rows, events, tokens, spread_us)
     last = first + spread_us * 1000.0
     no_gaps = buffered | (gaps.count == 0)
@@ -109,8 +107,8 @@ def _times(rows: pd.DataFrame) -> dict[str, Floats | Bools]:
         "end_ms": (end - scheduled) / 1e6,
         "tpot_ms": np.where(no_gaps, np.nan, tpot),
         "gap_mean_ms": np.where(no_gaps, np.nan, spread_us / 1000.0 / np.maximum(gaps.count, 1)),
-        "gap_p99_ms": np.where(no_gaps, np.nan, nearest_rank_p99(gaps)),
-        "gap_max_ms": np.where(no_gaps, np.nan, gaps.per_row(gaps.gap_us, np.maximum, np.nan) / 1000.0),
+        "gap_p99_ms": np.where(no_gaps, np.nan, gaps.p99_ms),
+        "gap_max_ms": np.where(no_gaps, np.nan, gaps.longest_ms),
         "send_lag_ms": (sent - scheduled) / 1e6,
         "connect_ms": connect / 1e6,
         "buffered": buffered,

@@ -3,8 +3,9 @@
 import numpy as np
 import pandas as pd
 
+from runner.analysis.gaps import Bools
 from runner.analysis.request_object import CACHED_SHARE, COLD_LOAD_MS
-from runner.analysis.requests import Bools, floats
+from runner.analysis.requests import floats
 
 MATERIAL_SHARE = 0.05  # of a cell's completed requests: then the cell carries the flag too
 

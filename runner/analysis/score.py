@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import compress, repeat
 from typing import Any
 
 import numpy as np
@@ -9,11 +10,11 @@ import numpy as np
 from runner.analysis.bound import bound_of
 from runner.analysis.choice import Point, RequestKey, change, group_key
 from runner.analysis.frontier import is_valid
+from runner.analysis.gaps import Bools
 from runner.analysis.goodput import RULES, Judged, verdicts
 from runner.analysis.intervals import Share, design_effect, pool
 from runner.analysis.percentiles import nearest_rank, needs
 from runner.analysis.prepare import CellFacts, Prepared, limits
-from runner.analysis.requests import Bools
 from runner.analysis.warnings import CELL_FLAGS, INVALIDATING, MeasurementWarning
 from runner.config import GapRule, Slo
 
@@ -46,8 +47,8 @@ def score_cells(
     prepared: Prepared, targets: Mapping[str, Slo], judged: Judged, rule: GapRule | None
 ) -> tuple[list[Row], list[MeasurementWarning]]:
     """One `cells[]` row a cell (on_frontier still null) and every warning about cells."""
-    own = verdicts_of(prepared, judged, rule)
     by_rule: dict[str, Verdicts] = {name: verdicts_of(prepared, judged, name) for name in RULES}
+    own = by_rule[rule] if rule else verdicts_of(prepared, judged, None)
     rows, warnings = [], []
     for facts in prepared.cells:
         row, found = _cell(facts, targets, own, by_rule)
@@ -148,9 +149,8 @@ def _point(group: list[tuple[CellFacts, Row]], targets: Mapping[str, Slo], own: 
         for name in targets:
             if facts.classes.get(name, {}).get("scheduled"):
                 by_class.setdefault(name, []).append(part.share(np.equal(part.names, name).astype(bool)))
-        numbers = indices[facts.rows]
-        for i in np.flatnonzero(part.judged):
-            met[facts.repeat, int(numbers[i]), str(part.names[i])] = bool(part.met[i])
+        keys = zip(repeat(facts.repeat), indices[facts.rows].tolist(), part.names.tolist())
+        met.update(zip(compress(keys, part.judged.tolist()), part.met[part.judged].tolist(), strict=True))
     seconds = sum(f.window_s or 0.0 for f, _ in usable)
     shares = {name: pool(found) for name, found in by_class.items()}
     background = [c["output_tok_per_s"] for f, _ in usable for name, c in f.classes.items() if name not in targets]

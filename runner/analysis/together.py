@@ -40,6 +40,8 @@ def arrivals_together(rows: pd.DataFrame, gaps: Gaps, start_ns: float, end_ns: f
     two iterations run together). Iterations that emit nothing, such as a part of a long prompt, cannot be seen.
     """
     at, stream = _arrivals(rows, gaps, start_ns, end_ns)
+    order = np.argsort(at, kind="stable")
+    at = at[order]
     if len(at) < FEWEST:
         return Together()
     inside = (gaps.at_ns >= start_ns) & (gaps.at_ns < end_ns) & (gaps.gap_us > 0)
@@ -55,18 +57,20 @@ def arrivals_together(rows: pd.DataFrame, gaps: Gaps, start_ns: float, end_ns: f
     if apart_ns is None:
         return Together()
     burst = np.concatenate([[0], np.cumsum(waits > apart_ns)])
-    return _sizes(at, stream, burst, float(np.median(own_gaps_ns[own_gaps_ns > apart_ns])))
+    return _sizes(at, stream, order, burst, float(np.median(own_gaps_ns[own_gaps_ns > apart_ns])))
 
 
 def _arrivals(rows: pd.DataFrame, gaps: Gaps, start_ns: float, end_ns: float) -> tuple[Floats, Ints]:
-    """Times of all chunks in the window in order, and whose they are; answers that came in one piece are left out."""
-    streamed = ~rows["buffered"].to_numpy(dtype=bool)
-    first = floats(rows["first_chunk_ns"])
-    at = np.concatenate([first[streamed], gaps.at_ns[streamed[gaps.row]]])
-    stream = np.concatenate([np.flatnonzero(streamed), gaps.row[streamed[gaps.row]]])
+    """Times of all chunks in the window, stream by stream and each in its order, and whose they are; answers that came
+    in one piece are left out."""
+    chunks = np.where(rows["buffered"].to_numpy(dtype=bool), 0, gaps.count + 1)
+    stream = np.repeat(np.arange(len(chunks), dtype=np.int64), chunks)
+    at = np.repeat(floats(rows["first_chunk_ns"]), chunks)
+    later = np.ones(len(at), dtype=bool)
+    later[(np.cumsum(chunks) - chunks)[chunks > 0]] = False
+    at[later] = gaps.at_ns if len(gaps.at_ns) == later.sum() else gaps.at_ns[(chunks > 0)[gaps.row]]
     chosen = (at >= start_ns) & (at < end_ns)
-    order = np.argsort(at[chosen], kind="stable")
-    return at[chosen][order], stream[chosen][order].astype(np.int64)
+    return at[chosen], stream[chosen]
 
 
 def _split(waits_ns: Floats) -> float | None:
@@ -89,15 +93,17 @@ def _split(waits_ns: Floats) -> float | None:
     return float(np.exp((edges[best[0] + 1] + edges[best[-1] + 1]) / 2))
 
 
-def _sizes(at: Floats, stream: Ints, burst: Ints, usual_gap_ns: float) -> Together:
+def _sizes(at: Floats, stream: Ints, order: Ints, burst: Ints, usual_gap_ns: float) -> Together:
     bursts = int(burst[-1]) + 1
     arrivals = np.bincount(burst, minlength=bursts)
     starts = np.concatenate([[0], np.cumsum(arrivals)[:-1]])
     length_ns = at[starts + arrivals - 1] - at[starts]
     if arrivals[length_ns > usual_gap_ns].sum() > SMEARED_SHARE * len(at):
         return Together()
-    pairs = np.sort(burst * (int(stream.max()) + 1) + stream)  # np.unique hashes, which is many times slower here
-    pairs = pairs[np.append(True, pairs[1:] != pairs[:-1])]
-    streams = np.bincount(pairs // (int(stream.max()) + 1), minlength=bursts)
+    # a stream's own chunks in their order: those of one burst are neighbours, all but the first of them are repeats
+    of_chunk = np.empty(len(burst), dtype=np.int64)
+    of_chunk[order] = burst
+    again = (of_chunk[1:] == of_chunk[:-1]) & (stream[1:] == stream[:-1])
+    streams = arrivals - np.bincount(of_chunk[1:][again], minlength=bursts)
     single = streams == arrivals
     return Together(float(streams.mean()), int(streams[single].max()) if single.any() else None)

@@ -51,7 +51,7 @@ def test_misses_are_those_of_the_analysis(virtual: VirtualSweep) -> None:
     """A request is missed exactly when its first token is late or its gaps break the rule; here both occur."""
     prepared = in_memory(virtual)
     targets = targets_of(virtual.config)
-    judged = judge(prepared.requests, prepared.gaps, targets)
+    judged = judge(prepared.requests, targets)
     words = verdicts(prepared.requests, judged)
     misses = misses_by_cell(prepared, targets, None)
     assert sorted(misses) == [0, 1]

@@ -7,7 +7,7 @@ import pandas as pd
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from runner.analysis.gaps import gap_table, nearest_rank_p99
+from runner.analysis.gaps import gap_sums, gap_table
 
 MICROS = st.lists(st.integers(0, 2**32 - 1), max_size=150)
 
@@ -40,21 +40,20 @@ def test_no_requests_and_no_gaps() -> None:
         gaps = gap_table(frame(deltas))
         assert len(gaps.gap_ms) == 0
         assert len(gaps.count) == len(deltas)
-        assert np.isnan(nearest_rank_p99(gaps)).all()
+        assert np.isnan(gap_sums(frame(deltas)).p99_ms).all()
 
 
 def test_p99_is_the_largest_gap_up_to_99_gaps_and_then_one_may_stall() -> None:
     """Nearest rank: of 99 gaps the 99th, of 100 gaps the 99th too, of 200 the 198th."""
     for n, expected in ((1, 1), (99, 99), (100, 99), (101, 100), (200, 198)):
-        gaps = gap_table(frame([list(range(n * 1000, 0, -1000))]))
-        assert nearest_rank_p99(gaps).tolist() == [expected]
+        assert gap_sums(frame([list(range(n * 1000, 0, -1000))])).p99_ms.tolist() == [expected]
 
 
 @settings(max_examples=40, deadline=None)
 @given(st.lists(MICROS, min_size=1, max_size=6))
 def test_p99_is_the_least_gap_that_99_percent_do_not_exceed(deltas: list[list[int]]) -> None:
     """At least 99 % of a request's own gaps are at or below its P99 gap, and fewer are below any smaller gap."""
-    for own, p99 in zip(deltas, nearest_rank_p99(gap_table(frame(deltas))), strict=True):
+    for own, p99 in zip(deltas, gap_sums(frame(deltas)).p99_ms, strict=True):
         if not own:
             assert np.isnan(p99)
             continue
@@ -78,5 +77,5 @@ def test_a_million_gaps_are_quick() -> None:
         {"first_chunk_ns": pd.array([0] * 10_000, dtype="Int64"), "chunk_deltas_us": [block] * 10_000}
     )
     begin = time.process_time()
-    assert nearest_rank_p99(gap_table(requests)).tolist() == [40.0] * 10_000
+    assert gap_sums(requests).p99_ms.tolist() == [40.0] * 10_000
     assert time.process_time() - begin < 5.0

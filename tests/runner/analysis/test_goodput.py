@@ -21,12 +21,12 @@ CONFIG = make_config()
 
 def verdict(record: RequestRecord, rule: GapRule | None = None, target: Slo = TARGET) -> str | None:
     rows = request_table(make_tables([record]), CONFIG)
-    return meets_targets(rows, gap_table(rows), {"chat": target}, rule).tolist()[0]
+    return meets_targets(rows, {"chat": target}, rule).tolist()[0]
 
 
 def by_rule(record: RequestRecord, target: Slo = TARGET) -> dict[str, str | None]:
     rows = request_table(make_tables([record]), CONFIG)
-    judged = judge(rows, gap_table(rows), {"chat": target})
+    judged = judge(rows, {"chat": target})
     return {rule: verdicts(rows, judged, rule).tolist()[0] for rule in RULES}
 
 
@@ -34,7 +34,7 @@ def met_by_rule(requests: Sequence[tuple[float, list[float]]], target: Slo) -> d
     """For many requests (TTFT, gaps in ms) at once: does each meet its target under each rule?"""
     records = [make_request(i, at_ms=i, ttft_ms=ttft, gaps_ms=gaps) for i, (ttft, gaps) in enumerate(requests)]
     rows = request_table(make_tables(records), CONFIG)
-    judged = judge(rows, gap_table(rows), {"chat": target})
+    judged = judge(rows, {"chat": target})
     return {rule: (verdicts(rows, judged, rule) == "met").tolist() for rule in RULES}
 
 
@@ -65,7 +65,7 @@ def test_the_mean_is_blind_to_a_freeze() -> None:
         "fluidity": "met",
     }
     rows = request_table(make_tables([record]), CONFIG)
-    assert stalled_but_fine_on_average(rows, judge(rows, gap_table(rows), {"chat": TARGET})).tolist() == [True]
+    assert stalled_but_fine_on_average(rows, judge(rows, {"chat": TARGET})).tolist() == [True]
 
 
 def test_deadline_spends_the_time_saved_before() -> None:
@@ -103,7 +103,7 @@ def test_background_has_no_verdict_and_classes_keep_their_own_rule() -> None:
     records = [make_request(i, class_name=c, gaps_ms=stall) for i, c in enumerate(("chat", "rag", "background"))]
     rows = request_table(make_tables(records), CONFIG)
     targets = {"chat": TARGET, "rag": Slo(ttft_ms=1000, gap_ms=150, rule="mean_tpot")}
-    words = meets_targets(rows, gap_table(rows), targets)
+    words = meets_targets(rows, targets)
     assert dict(zip(rows["class_name"], words, strict=True)) == {"chat": "missed", "rag": "met", "background": None}
 
 
