@@ -201,9 +201,11 @@ def _measure(args: argparse.Namespace, data_dir: Path, sweep_id: str) -> int:
 
     folder = sweep_folder(data_dir, sweep_id)
     print(f"sweep {sweep_id} in {folder}", file=sys.stderr)
+    judged: list[dict[str, Any]] = []
     with Progress(sys.stderr) as progress:
-        status = run_one(data_dir, sweep_id, progress.show) if status_of(folder) != "done" else "done"
-    result = _result(folder)
+        ended = status_of(folder) == "done"
+        status = "done" if ended else run_one(data_dir, sweep_id, progress.show, judged.append)
+    result = {**judged[0], "status": status} if judged else _result(folder)
     if args.report:
         _write_report(folder, args.report, private=False)
     if args.json:

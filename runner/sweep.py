@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import json
 import time
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args
 
@@ -45,12 +45,14 @@ async def run_sweep(
     *,
     stop: asyncio.Event,
     on_progress: Progress = _silent,
+    on_result: Callable[[dict[str, Any]], None] | None = None,
     now: Now = local_now,
 ) -> str:
     """Measures every cell that is not finished yet; returns the final status: done or stopped.
 
     A sweep that stopped says in its state by whom (`stopped_by`: user, stop_by, failures) and, unless it was the user,
-    in `message` why. `now` is the clock that `stop_by` is held against.
+    in `message` why. `on_result` is given the result object of all that was measured (its status is that which follows
+    from the cells), so that nobody has to judge it twice. `now` is the clock that `stop_by` is held against.
 
     The caller holds the lock of `data_dir`. Raises GoodputError for what stops a sweep (a broken config, a lost disk,
     a server that cannot be reached); the state then says `failed` with that sentence. Everything finished is kept.
@@ -72,7 +74,10 @@ async def run_sweep(
         live.status = "stopped" if live.cells_done < len(plans) else "done"
         if live.status == "stopped" and live.stopped_by is None:
             live.stopped_by = "user"
-        live.verdict = await asyncio.to_thread(_conclude, folder)
+        result = await asyncio.to_thread(_conclude, folder)
+        live.verdict = str(result["choice"]["reason"])
+        if on_result:
+            on_result(result)
     except GoodputError as e:
         live.status, live.message = "failed", str(e)
         raise
@@ -240,11 +245,11 @@ def _mend_cell_lines(folder: Path, finished: Mapping[int, CellRecord]) -> None:
                 append_line(folder, "cells.jsonl", row)
 
 
-def _conclude(folder: Path) -> str:
-    """The sentence of the choice; lines that cells.jsonl lacks (all of a simulated sweep) are added."""
+def _conclude(folder: Path) -> dict[str, Any]:
+    """The result object; lines that cells.jsonl lacks (all of a simulated sweep) are added."""
     result = build_result(read_sweep(folder))
     told = {row.get("cell") for row in read_lines(folder, "cells.jsonl")}
     for row in result["cells"]:
         if row["cell"] not in told and row["status"] in FINISHED:
             append_line(folder, "cells.jsonl", row)
-    return str(result["choice"]["reason"])
+    return result

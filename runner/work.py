@@ -5,7 +5,9 @@ import contextlib
 import signal
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from runner.engines.orphan import end_orphans
 from runner.live import Progress
@@ -18,8 +20,11 @@ IDLE_LOOK_S = 0.5
 IDLE_EXIT_S = 30.0
 
 
-def run_one(data_dir: Path, sweep_id: str, on_progress: Progress) -> str:
-    """Measures one sweep to its end under the lock; returns its status. Ctrl-C and TERM stop it in order.
+def run_one(
+    data_dir: Path, sweep_id: str, on_progress: Progress, on_result: Callable[[dict[str, Any]], None] | None = None
+) -> str:
+    """Measures one sweep to its end under the lock; returns its status. Ctrl-C and TERM stop it in order. `on_result`:
+    see `run_sweep`.
 
     Raises BusyError when another runner holds the folder, GoodputError for what stops a sweep.
     """
@@ -27,13 +32,15 @@ def run_one(data_dir: Path, sweep_id: str, on_progress: Progress) -> str:
         end_orphans(data_dir)
         remove(data_dir, sweep_id)
         with asyncio.Runner(loop_factory=new_event_loop) as runner:
-            return runner.run(_one(data_dir, sweep_id, on_progress))
+            return runner.run(_one(data_dir, sweep_id, on_progress, on_result))
 
 
-async def _one(data_dir: Path, sweep_id: str, on_progress: Progress) -> str:
+async def _one(
+    data_dir: Path, sweep_id: str, on_progress: Progress, on_result: Callable[[dict[str, Any]], None] | None
+) -> str:
     stop = asyncio.Event()
     _stop_on_signals(stop)
-    return await run_sweep(data_dir, sweep_id, stop=stop, on_progress=on_progress)
+    return await run_sweep(data_dir, sweep_id, stop=stop, on_progress=on_progress, on_result=on_result)
 
 
 def run_queue(data_dir: Path, *, exit_when_idle: bool) -> None:
