@@ -1,5 +1,6 @@
 """The progress of a sweep on stderr: one line drawn anew on a terminal, else a line for each cell."""
 
+import contextlib
 from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Self, TextIO
@@ -23,11 +24,15 @@ class Progress:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._live and self._drawn:
-            self._out.write("\n")
+            with contextlib.suppress(OSError):
+                self._out.write("\n")
 
     def show(self, line: Mapping[str, Any]) -> None:
-        """Draws one line of live.jsonl."""
-        text = progress_text(line)
+        """Draws one line of live.jsonl. A terminal that went away does not end the sweep by an error of writing."""
+        with contextlib.suppress(OSError):
+            self._draw(line, progress_text(line))
+
+    def _draw(self, line: Mapping[str, Any], text: str) -> None:
         if self._live:
             self._out.write("\r" + text.ljust(self._drawn))
             self._drawn = len(text)

@@ -2,7 +2,9 @@
 
 import asyncio
 import contextlib
+import os
 import signal
+import stat
 import sys
 import time
 from collections.abc import Callable
@@ -85,7 +87,21 @@ async def _relay(end: asyncio.Event, stop: asyncio.Event) -> None:
 
 
 def _stop_on_signals(event: asyncio.Event) -> None:
+    """Ctrl-C, TERM, and a terminal that went away, as a lost ssh connection does it (unless nohup shields us)."""
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         with contextlib.suppress(NotImplementedError):  # no signal handlers in a Windows loop
             loop.add_signal_handler(number, event.set)
+    if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        loop.add_signal_handler(signal.SIGHUP, _hung_up, event)
+
+
+def _hung_up(event: asyncio.Event) -> None:
+    """What is written to the terminal from now on goes nowhere: an error there must not cut the orderly end."""
+    event.set()
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    for number in (0, 1, 2):
+        with contextlib.suppress(OSError):  # closed
+            if stat.S_ISCHR(os.fstat(number).st_mode):  # a terminal, which does not call itself one any more
+                os.dup2(nowhere, number)
+    os.close(nowhere)

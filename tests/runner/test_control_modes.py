@@ -253,6 +253,36 @@ def test_ctrl_c_leaves_nothing(data: Path, hooks: Path) -> None:
     assert not (folder / PID_FILE).exists()
 
 
+def test_a_terminal_that_goes_away_leaves_nothing(tmp_path: Path, data: Path) -> None:
+    """A lost ssh connection hangs up on `goodput run`: it ends as after Ctrl-C, without an error of writing."""
+    port = free_port()
+    process = {"mode": "process", "command": ["sh", "-c", SCRIPTED], "env": {"GOODPUT_PORT": str(port), "S": "{s}"}}
+    raw = raw_sweep(port, [1], process, duration_s=30.0)
+    sweep = write_toml(tmp_path / "sweep.toml", {**raw, "grid": {"s": [1], "request_rate": [10.0]}})
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.execv(GOODPUT[0], [*GOODPUT, "run", str(sweep), "--data", str(data)])
+    reader = Thread(target=drain, args=(terminal,), daemon=True)
+    reader.start()
+    until(lambda: any(measuring(folder) for folder in (data / "sweeps").glob("*")))
+    (folder,) = (data / "sweeps").glob("*")
+    os.kill(pid, signal.SIGHUP)  # what the kernel sends; here before the other side is closed, so that it is the reason
+    os.close(terminal)
+    _, status = os.waitpid(pid, 0)
+    assert os.waitstatus_to_exitcode(status) == 130
+    assert (status_of(folder), (read_state(folder) or {})["stopped_by"]) == ("stopped", "user")
+    assert not port_is_taken("127.0.0.1", port)
+    assert processes_with(str(port)) == []
+    assert not (folder / PID_FILE).exists()
+
+
+def drain(terminal: int) -> None:
+    """Reads what is shown, so that the writer never waits, until either side is gone."""
+    with contextlib.suppress(OSError):
+        while os.read(terminal, 4096):
+            pass
+
+
 def test_another_sweep_ends_the_engine_of_a_killed_runner(
     tmp_path: Path, data: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -268,3 +298,13 @@ def test_another_sweep_ends_the_engine_of_a_killed_runner(
     assert [c["status"] for c in json.loads(capsys.readouterr().out)["cells"]] == ["ok"]
     assert not (first / PID_FILE).exists()
     assert processes_with(str(port)) == []
+
+
+def test_nohup_is_heeded() -> None:
+    """A run that nohup shields from hang-ups goes on after one: the signal stays ignored."""
+    code = "import asyncio, signal, runner.work as w\nasync def main(): w._stop_on_signals(asyncio.Event())\n"
+    ask_python = f"{code}asyncio.run(main()); print(signal.getsignal(signal.SIGHUP).name)"
+    done = subprocess.run(
+        ["nohup", sys.executable, "-c", ask_python], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert done.stdout.strip() == "SIG_IGN"
