@@ -10,8 +10,9 @@ The first rule that has its evidence decides:
    most that ran takes its place, if that was so for PLATEAU_SHARE of the window with PLATEAU_WAITING waiting. Where the
    server does not tell what runs, its streams are counted, and who is in the system without one waits.
 4. token budget: steps held NEAR_BUDGET of it, on average between two looks at the server, for FULL_STEPS_SHARE of the
-   window; or CHUNKED_SHARE of the prompts were longer than it,
-   so that each took several steps; or requests queued (see QUEUE_*) though seats and KV cache were free.
+   window; or CHUNKED_SHARE of the prompts were longer than it, so that each took several steps, unless the server was
+   idle (fewer than FULL_STEPS_SHARE ran on average, so steps can't have been full for as long); or requests queued (see
+   QUEUE_*) though seats and KV cache were free.
 5. load: the limit was reached for less than that, or nobody waited: a higher load would have been served too.
 6. unknown: the server tells too little.
 """
@@ -182,7 +183,8 @@ def _budget_reasons(seen: Evidence) -> list[dict[str, Any]]:
     found = []
     if seen.budget and (seen.full_steps_share or 0.0) >= FULL_STEPS_SHARE:
         found.append(_part("steps_full", share=seen.full_steps_share or 0.0, budget=seen.budget))
-    if seen.budget and (seen.chunked_share or 0.0) >= CHUNKED_SHARE:
+    idle = seen.running_mean is not None and seen.running_mean < FULL_STEPS_SHARE
+    if seen.budget and (seen.chunked_share or 0.0) >= CHUNKED_SHARE and not idle:
         found.append(_part("chunked", share=seen.chunked_share or 0.0, budget=seen.budget))
     seats_free = seen.limit is not None and seen.running_max is not None and seen.running_max < seen.limit
     kv_free = seen.kv_max is not None and not _kv_full(seen)

@@ -51,6 +51,8 @@ def test_the_sentence_says_limit_kv_preemptions_and_queue() -> None:
         ({"full_steps_share": 0.09}, "load"),
         ({"chunked_share": 0.5}, "token_budget"),
         ({"chunked_share": 0.49}, "load"),
+        ({"chunked_share": 1.0, "running_mean": 0.1}, "token_budget"),
+        ({"chunked_share": 1.0, "running_mean": 0.09}, "load"),  # idle for over nine tenths of the time
         ({"budget": None, "full_steps_share": 1.0}, "load"),
         ({"waiting_mean": 3.0, "waiting_max": 9}, "token_budget"),  # seats and KV free
         ({"waiting_mean": 1.9, "waiting_max": 9}, "load"),  # fewer than one for ten running
