@@ -17,7 +17,7 @@ from typing import Any
 from runner.config import SweepConfig, parse_sweep
 from runner.engines.orphan import end_orphan
 from runner.errors import BusyError, ConfigError
-from runner.plan import count_cells
+from runner.plan import count_cells, count_points
 from runner.trace_texts import read_trace_texts
 from storage.data_folder import locked
 from storage.errors import StorageError
@@ -26,6 +26,7 @@ from storage.plain_errors import write_error
 from storage.side_files import LIVE, SWEEP, Wish, pid_space, read_state, status_of, withdraw, write_state
 
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+MOST_CELLS = 50_000  # a page or a JSON object of more takes minutes and gigabytes to make
 _SUFFIX = "abcdefghjkmnpqrstuvwxyz23456789"  # no letters that look like digits
 
 
@@ -58,7 +59,10 @@ def enqueue(
     source: where the config came from, for people: a file's name, "dashboard", the id of an earlier sweep.
     base: where the paths of recorded traces begin. Raises ConfigError when one cannot be read.
     simulated: in virtual time, with the speed of `profile` (an EngineProfile as plain data) or of the config.
+    Raises ConfigError for more cells than a result can hold.
     """
+    if (cells := count_points(config)) > MOST_CELLS:
+        raise ConfigError(f"this sweep has {cells:,} cells, and one result holds at most {MOST_CELLS:,}; split [grid]")
     traces = read_trace_texts(config, base)
     created = time.time_ns()
     sweep_id = new_sweep_id(config.name, created)

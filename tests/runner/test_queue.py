@@ -66,6 +66,15 @@ def test_a_queued_sweep_has_all_it_needs(tmp_path: Path) -> None:
     assert next_waiting(tmp_path) == sweep_id
 
 
+def test_a_grid_that_no_result_could_hold_is_not_queued(tmp_path: Path) -> None:
+    """51,000 cells: refused with the numbers, whoever said that it is meant; nothing is left in the folder."""
+    grid = {"max_num_seqs": list(range(1, 256)), "request_rate": [x / 10 for x in range(1, 201)]}
+    config = CONFIG.model_copy(update={"grid": grid})
+    with pytest.raises(ConfigError, match=r"51,000 cells, and one result holds at most 50,000; split \[grid\]"):
+        enqueue(tmp_path, config, "x")
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_first_come_first_measured(tmp_path: Path) -> None:
     """The queue keeps the order of enqueuing, also within one second; removing twice is like once."""
     ids = [enqueue(tmp_path, CONFIG, "x") for _ in range(8)]
