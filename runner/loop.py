@@ -17,6 +17,7 @@ from runner.engines.running import Running
 from runner.engines.server import Server
 from runner.errors import SettingFailed, SettingSkipped
 from runner.estimate import longest_cell_seconds, owns_server, start_seconds, sweep_seconds
+from runner.live import LiveFeed
 from runner.load.clock import Clock
 from runner.measured import Measured
 from runner.plan import PlannedCell
@@ -33,6 +34,34 @@ GONE = ("server_hung", "unreachable", "connect", "unauthorized", "model_not_foun
 LOST = ("connect", "truncated", "empty_stream", "timeout", "http_error")
 DYING_S = 1.0
 T = TypeVar("T")
+
+
+@dataclass
+class FailedInRow:
+    """Failed cells since the last one that gave numbers, and why the last of them failed."""
+
+    cells: int = 0
+    reason: str = ""
+
+    def note(self, record: CellRecord) -> None:
+        """A cell has ended; one that was skipped says nothing."""
+        if record.status != "skipped":
+            self.cells = self.cells + 1 if record.status == "failed" else 0
+            self.reason = record.error_detail or ""
+
+
+def too_many_failures(live: LiveFeed, sweep_id: str, allowed: int | None, failed: FailedInRow) -> bool:
+    """True when the sweep has to end for its failures in a row; the state then says so."""
+    if allowed is None or failed.cells < allowed:
+        return False
+    why = f"stopped after {failed.cells} failed cells in a row as asked ({failed.reason})"
+    _end_early(live, sweep_id, "failures", why)
+    return True
+
+
+def _end_early(live: LiveFeed, sweep_id: str, stopped_by: str, why: str) -> None:
+    live.stopped_by = stopped_by
+    live.message = f"{why}: {live.cells_done} of {live.cells_total} cells are done; goodput resume {sweep_id} goes on"
 
 
 @dataclass
@@ -54,8 +83,7 @@ class Cells:
     applied: Mapping[str, Any] | None = None  # the setting that the server runs with
     strikes: Counter[str] = field(default_factory=Counter)
     reasons: dict[str, SettingFailed] = field(default_factory=dict)
-    failed_in_row: int = 0
-    last_reason: str = ""
+    failed: FailedInRow = field(default_factory=FailedInRow)
     warm: bool = False  # a cell has run since the last pause to cool down
     first_is_ok: bool = False  # cell 0 gave numbers that the drift check can be compared with
 
@@ -84,9 +112,7 @@ class Cells:
         if self.tools.stop.is_set():
             live.stopped_by = "user"
             return True
-        if run.stop_after_failures is not None and self.failed_in_row >= run.stop_after_failures:
-            why = f"stopped after {self.failed_in_row} failed cells in a row as asked ({self.last_reason})"
-            self._end_early("failures", why)
+        if too_many_failures(self.tools.live, self.tools.sweep_id, run.stop_after_failures, self.failed):
             return True
         if self.deadline and not self._fits(plan):
             self._end_by_hour()
@@ -101,15 +127,8 @@ class Cells:
 
     def _end_by_hour(self) -> None:
         if self.deadline:
-            self._end_early("stop_by", f"stopped by {self.deadline.wanted} as asked")
-
-    def _end_early(self, stopped_by: str, why: str) -> None:
-        live = self.tools.live
-        live.stopped_by = stopped_by
-        live.message = (
-            f"{why}: {live.cells_done} of {live.cells_total} cells are done; "
-            f"goodput resume {self.tools.sweep_id} goes on"
-        )
+            why = f"stopped by {self.deadline.wanted} as asked"
+            _end_early(self.tools.live, self.tools.sweep_id, "stop_by", why)
 
     async def _one(self, plan: PlannedCell, clock: Clock) -> None:
         record = CellRecord(
@@ -227,9 +246,7 @@ class Cells:
         row = await asyncio.to_thread(cell_line, self.meta, record, self.tools.writer.rows)
         await asyncio.to_thread(append_line, self.folder, "cells.jsonl", row)
         self.first_is_ok = self.first_is_ok or (record.cell == 0 and record.status == "ok")
-        if record.status != "skipped":
-            self.failed_in_row = self.failed_in_row + 1 if record.status == "failed" else 0
-            self.last_reason = record.error_detail or ""
+        self.failed.note(record)
         self.tools.live.cells_done += 1
         await self.tools.live.tick()
 

@@ -18,7 +18,7 @@ from runner.engines.server import Server
 from runner.environment import describe_machine
 from runner.errors import ConfigError
 from runner.live import LiveFeed, Progress
-from runner.loop import LOOK_S, Cells
+from runner.loop import LOOK_S, Cells, FailedInRow, too_many_failures
 from runner.plan import PlannedCell, plan_cells
 from runner.preflight import check_before
 from runner.protocols.scrub import scrub
@@ -172,7 +172,10 @@ async def _simulate(
     stop: asyncio.Event,
     asked_for: Mapping[str, Any],
 ) -> None:
-    """The cells in virtual time: no server, no waiting; kept, stopped and resumed as measured ones are."""
+    """The cells in virtual time: no server, no waiting; kept, stopped and resumed as measured ones are.
+
+    Nothing can be paused, no cell skipped, and no hour is waited for: a cell is over before anybody could ask.
+    """
     virtual = virtual_sweep(config, asked_for)
     created = asked_for.get("created_unix_ns", time.time_ns())
     meta = sweep_meta(sweep_id, config, virtual.environment(), created, simulated=True)
@@ -184,16 +187,26 @@ async def _simulate(
         live.cells_done, live.status = len(finished), "running"
         left = [p for p in plans if p.cell not in finished]
         await _with_helpers(
-            _virtual_cells(virtual, left, writer, live, stop), live.tick_every_second(), _watch_stop(folder, stop)
+            _virtual_cells(sweep_id, virtual, left, writer, live, stop),
+            live.tick_every_second(),
+            _watch_stop(folder, stop),
         )
     finally:
         await writer.close()
 
 
 async def _virtual_cells(
-    virtual: VirtualSweep, left: Sequence[PlannedCell], writer: Writer, live: LiveFeed, stop: asyncio.Event
+    sweep_id: str,
+    virtual: VirtualSweep,
+    left: Sequence[PlannedCell],
+    writer: Writer,
+    live: LiveFeed,
+    stop: asyncio.Event,
 ) -> None:
+    failed = FailedInRow()
     for plan in left:
+        if too_many_failures(live, sweep_id, virtual.config.run.stop_after_failures, failed):
+            return
         live.begin_cell(plan.cell, "measure")
         rows = await asyncio.to_thread(virtual.run, plan, lambda: not stop.is_set())
         if rows is None:
@@ -202,6 +215,7 @@ async def _virtual_cells(
         writer.rows.requests += rows.requests
         writer.rows.engine += rows.engine
         await writer.put_cell(rows.record)
+        failed.note(rows.record)
         live.cells_done += 1
 
 

@@ -30,19 +30,30 @@ except GoodputError as e:
 
 
 def controls(sweep: SweepSummary) -> None:
-    """Pause or go on, skip, stop. Each only leaves a wish; the worker answers within a second."""
+    """Pause or go on, skip, stop. Each only leaves a wish; the worker answers within a second.
+
+    In virtual time a cell is over in a second: only a stop is of use.
+    """
     paused = asked(sweep.folder, "pause")
     pause, skip, stop = st.columns(3)
     pause.button(
         w.text("Go on") if paused else w.text("Pause"),
         key="pause",
         width="stretch",
-        help=w.text("Pauses when the cell that runs has ended."),
+        help=w.text("A simulated sweep cannot be paused: stop it, and go on with it later.")
+        if sweep.simulated
+        else w.text("Pauses when the cell that runs has ended."),
+        disabled=sweep.simulated,
         on_click=ui.attempt,
         args=(jobs.toggle_pause, sweep.folder),
     )
     skip.button(
-        w.text("Skip this cell"), key="skip", width="stretch", on_click=ui.attempt, args=(ask, sweep.folder, "skip")
+        w.text("Skip this cell"),
+        key="skip",
+        width="stretch",
+        disabled=sweep.simulated,
+        on_click=ui.attempt,
+        args=(ask, sweep.folder, "skip"),
     )
     stop.button(
         w.text("Stop"),

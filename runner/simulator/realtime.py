@@ -82,15 +82,21 @@ class RealtimeEngine:
         now_ns = self._now_ns()
         self.engine.submit(answer.sequence, now_ns)
         self._answers[answer.sequence] = answer
-        if not self._planning and None in self.engine.work:
-            self._planning = True
-            self._loop.call_soon(self._advance, now_ns)
+        self._plan_soon(now_ns)
 
     def drop(self, answer: LiveAnswer) -> None:
-        """The client has gone: its sequence leaves before the next iteration."""
+        """The client has gone: its sequence leaves before the next iteration, at once where nothing is at work: others
+        may wait for its blocks, and no iteration will end that could tell them."""
         if self._answers.pop(answer.sequence, None):
             self.engine.drop(answer.sequence)
             self.metrics.finished["abort"] += 1
+            self._plan_soon(self._now_ns())
+
+    def _plan_soon(self, now_ns: int) -> None:
+        """Lets idle lanes look again, once for all that comes in this turn of the loop."""
+        if not self._planning and None in self.engine.work:
+            self._planning = True
+            self._loop.call_soon(self._advance, now_ns)
 
     def _now_ns(self) -> int:
         return int(self._loop.time() * NS)

@@ -24,7 +24,7 @@ from runner.simulator.virtual_server import for_virtual_time
 from runner.work import run_one
 from storage.data_folder import open_data_folder
 from storage.queries import read_sweep
-from storage.side_files import list_sweeps, read_lines, write_state
+from storage.side_files import list_sweeps, read_lines, read_state, write_state
 from tests.support.small_sweeps import QUICK_COST, quick_config, quick_raw, write_toml
 
 LLAMA = {"kind": "llama_cpp", "url": "http://127.0.0.1:8080", "model": "some"}
@@ -105,6 +105,24 @@ def test_a_stopped_one_goes_on_in_virtual_time(tmp_path: Path) -> None:
     write_state(data / "sweeps" / sweep_id, {"status": "stopped", "cells_total": 2, "cells_done": 0})
     assert run_one(data, sweep_id, lambda line: None) == "done"
     assert build_result(read_sweep(data / "sweeps" / sweep_id))["simulated"] is True
+
+
+def test_failures_in_a_row_end_it_when_asked_to(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """As when measured: two settings that hold no prompt, one sentence, exit code 1; resume goes on with the third."""
+    backend = {"kind": "simulated", "cost": QUICK_COST, "kv_tokens": 16}
+    slo = {"ttft_ms": 1000, "gap_ms": 500}
+    grid = {"kv_tokens": [16, 32, 4096], "request_rate": [30.0]}
+    classes = [{"name": "chat", "weight": 1, "prompt_tokens": 60, "output_tokens": 8, "slo": slo}]
+    run = {"duration_s": 1.0, "warmup_s": 0.2, "drain_s": 2.0, "stop_after_failures": 2}
+    sweep = write_toml(tmp_path / "v.toml", quick_raw(backend=backend, grid=grid, run=run, classes=classes))
+    assert main(["simulate", str(sweep), "--data", str(tmp_path / "data")]) == 1
+    (folder,) = (tmp_path / "data" / "sweeps").iterdir()
+    state = read_state(folder) or {}
+    assert (state["status"], state["stopped_by"], state["cells_done"]) == ("stopped", "failures", 2)
+    assert state["message"].startswith("stopped after 2 failed cells in a row as asked (a prompt does not fit")
+    assert state["message"] in capsys.readouterr().err
+    assert main(["resume", folder.name, "--data", str(tmp_path / "data")]) == 0
+    assert list(read_sweep(folder).cells["status"]) == ["failed", "failed", "ok"]
 
 
 def test_a_cell_that_is_given_up_leaves_nothing() -> None:

@@ -446,6 +446,33 @@ def test_distserve_over_http():
     asyncio.run(disaggregated())
 
 
+async def leaves_on_the_way() -> None:
+    # 8 kbit/s: 60 tokens of 1 KB take a minute to move, and hold 4 of the 6 blocks of both sides until then
+    knobs = Knobs(kv_bytes_per_token=1_000, kv_link_gbit_per_s=8e-6)
+    async with serving(settings_of(kv_tokens=96, scheduler="distserve", knobs=knobs)) as (port, service):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        body = {"prompt": "a " * 60, "max_tokens": 20, "ignore_eos": True, "stream": True}
+        writer.write(http_request("/v1/completions", body))
+        await reader.readuntil(b"data: ")
+        waiting = asyncio.create_task(call(port, "/v1/completions", {**body, "max_tokens": 1}))
+
+        async def queued() -> bool:
+            return service.live.engine.waiting == 1 and service.live.engine.work == [None, None]
+
+        await until(queued)
+        assert service.live.engine.next_ns > (asyncio.get_running_loop().time() + 30) * 1e9
+        writer.transport.abort()
+        async with asyncio.timeout(10):
+            status, raw = await waiting
+    assert (status, len(events_of(raw))) == (200, 1)
+
+
+def test_who_leaves_while_nothing_is_at_work_makes_room_at_once():
+    """Its KV was on the way for a minute with all lanes idle: the next prompt does not wait for that, nor for another
+    request to wake the engine."""
+    asyncio.run(leaves_on_the_way())
+
+
 async def first_token() -> None:
     async with serving(settings_of(CostModel(a=10, b=0.1), knobs=Knobs(max_num_batched_tokens=500))) as (port, _):
         body = {"prompt": "a " * 1000, "max_tokens": 2, "ignore_eos": True, "stream": True}
