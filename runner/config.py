@@ -395,7 +395,8 @@ def plain_error(error: ValidationError) -> str:
     if first["loc"][0:1] == ("grid",) and len(first["loc"]) > 3:  # one error for each type a value may have
         return f"grid.{first['loc'][1]} lists {first['input']!r}: give numbers, words or true and false"
     where = f"{key}: " if key else ""
-    message = first["msg"].removeprefix("Value error, ").replace("valid tuple", "list, such as [1, 2]")
+    example = '["start.sh", "{max_num_seqs}"]' if first["loc"][0:1] == ("control",) else "[1, 2]"
+    message = first["msg"].removeprefix("Value error, ").replace("valid tuple", f"list, such as {example}")
     if first["type"] == "truth_for_number":
         return f"{key}{'.' if key else ''}{first['msg']}"
     if first["type"] == "extra_forbidden":

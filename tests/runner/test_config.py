@@ -95,6 +95,11 @@ MISTAKES: list[tuple[str, Callable[[Raw], object], list[str]]] = [
     ("no URL", lambda d: d["backend"].pop("url"), ["backend", 'url = "http://host:port"']),
     ("settings nobody applies", lambda d: d.pop("control"), ["max_num_seqs", 'mode = "process"']),
     ("no command", lambda d: d.update(control={"mode": "process"}), ["control", "command"]),
+    (
+        "command as one text",
+        lambda d: d.update(control={"mode": "process", "command": "llama-server -m x"}),
+        ["control.command", 'list, such as ["start.sh", "{max_num_seqs}"]', "not 'llama-server -m x'"],
+    ),
     ("saved backend unknown", lambda d: d.update(backend="nas"), ["backend 'nas'", "[backend]"]),
     ("user in the URL", lambda d: d["backend"].update(url="http://u:SECRET@h:1"), ["backend", "api_key_env"]),
     ("key in the URL", lambda d: d["backend"].update(url="http://h:1/v1?api_key=SECRET"), ["backend", "api_key_env"]),
