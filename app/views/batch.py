@@ -66,6 +66,7 @@ def limit_sentence(cell: c.Cell, words: Words = ENGLISH) -> str:
     limit, most = limit_of(cell), engine.get("running_max")
     if most is None:
         return words.text("The server does not tell how many requests it runs at once.")
+    most = max(most, engine.get("streams_max") or 0)  # short requests fall between two looks at the server
     if limit is None:
         parts = [words.text("At most {most} at once", most=words.count(most))]
     elif most >= limit:

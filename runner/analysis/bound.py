@@ -233,8 +233,10 @@ def _limit_parts(seen: Evidence) -> list[dict[str, Any]]:
         if seen.limit is None:
             return [_part("not_told"), _part("streams", most=seen.streams_max)]
         return [_part("not_told"), _part("limit_streams", limit=seen.limit, most=seen.streams_max)]
+    # a server is asked a few times a second: requests shorter than that are seen by their streams alone
+    most = max(seen.running_max, seen.streams_max)
     if seen.limit is None:
-        return [_part("no_limit", most=seen.running_max)]
-    if seen.running_max >= seen.limit:
-        return [_part("limit_reached", limit=seen.limit, share=seen.full_share or 0.0)]
-    return [_part("limit_not_reached", limit=seen.limit, most=seen.running_max)]
+        return [_part("no_limit", most=most)]
+    if most >= seen.limit:
+        return [_part("limit_reached", limit=seen.limit, share=max(seen.full_share or 0.0, seen.streams_full_share))]
+    return [_part("limit_not_reached", limit=seen.limit, most=most)]

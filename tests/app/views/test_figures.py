@@ -203,6 +203,8 @@ def test_heat_figure_writes_every_number() -> None:
             "Limit 8, reached; up to 5 waiting; no preemptions.",
         ),
         ({"running_max": 8, "num_preemptions": 1}, None, "At most 8 at once; 1 preemption."),
+        # requests so short that none ran whenever the server was asked
+        ({"running_max": 0, "streams_max": 1}, 8, "Limit 8, never above 1 at once."),
         ({}, 8, "The server does not tell how many requests it runs at once."),
     ],
 )

@@ -109,6 +109,14 @@ def test_what_is_not_told_is_said() -> None:
     assert bound_of(Evidence(), ())["by"] == "unknown"
 
 
+def test_requests_too_short_for_the_server_to_be_seen_running_are_seen_by_their_streams() -> None:
+    """Looked at between two requests it ran nobody, yet streams came: never "never above 0"."""
+    short = replace(QUIET, running_mean=0.0, running_max=0, streams_max=1)
+    assert "limit 256, never above 1;" in bound_of(short, ())["text"]
+    lone = replace(short, limit=1, streams_full_share=0.04)
+    assert "limit 1, reached 4% of the time;" in bound_of(lone, ())["text"]
+
+
 def test_one_and_many() -> None:
     """1 preemption, 2 preemptions."""
     assert "; 1 preemption;" in bound_of(replace(QUIET, preemptions=1), ())["text"]
