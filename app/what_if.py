@@ -10,7 +10,8 @@ from pydantic import ValidationError
 
 from app import backends, forms
 from app.words import Words
-from runner.config import Length, RequestClass, SweepConfig, plain_error
+from runner.config import Length, RequestClass, SweepConfig
+from runner.config_errors import plain_error
 from runner.engines.knowledge import longest_tokens
 from runner.errors import ConfigError
 from runner.plan import count_points

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictBool, ValidationError, model_validator
 from pydantic_core import PydanticCustomError
 
+from runner.config_errors import plain_error
 from runner.errors import ConfigError
 from runner.secret_names import VARIABLE, holds_secret, is_secret_name, secret_flags
 
@@ -386,25 +387,3 @@ def parse_sweep(raw: object, source: str, backends: dict[str, Any] | None = None
         return SweepConfig.model_validate(raw)
     except ValidationError as e:
         raise ConfigError(f"{source}: {plain_error(e)}") from None
-
-
-def plain_error(error: ValidationError) -> str:
-    """The first problem as one sentence: key, what is wrong, how to mend."""
-    first = error.errors(include_url=False)[0]
-    key = ".".join(str(p) for p in first["loc"])
-    if first["loc"][0:1] == ("grid",) and len(first["loc"]) > 3:  # one error for each type a value may have
-        return f"grid.{first['loc'][1]} lists {first['input']!r}: give numbers, words or true and false"
-    where = f"{key}: " if key else ""
-    example = '["start.sh", "{max_num_seqs}"]' if first["loc"][0:1] == ("control",) else "[1, 2]"
-    message = first["msg"].removeprefix("Value error, ").replace("valid tuple", f"list, such as {example}")
-    if first["type"] == "truth_for_number":
-        return f"{key}{'.' if key else ''}{first['msg']}"
-    if first["type"] == "extra_forbidden":
-        return f"{key} is not a known key; remove it or check its spelling"
-    if first["type"] == "missing":
-        return f"{key} is missing; add it"
-    more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
-    if key == "name" and first["type"] == "string_pattern_mismatch":
-        return f"name is {first['input']!r}; write it as one line of words"
-    got = "" if first["type"] == "value_error" else f", not {first['input']!r}"
-    return f"{where}{message[0].lower() + message[1:]}{got}{more}"
