@@ -84,17 +84,20 @@ def test_running_waiting_and_kv_use_are_seen_under_load(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("flags", "words"),
-    [(["--no-such-flag"], "unrecognized arguments: --no-such-flag"), (["-m", "nowhere.gguf"], "nowhere.gguf")],
+    ("flags", "words", "kind"),
+    [
+        (["--no-such-flag"], "unrecognized arguments: --no-such-flag", "bad_command"),
+        (["-m", "nowhere.gguf"], "nowhere.gguf", "exited"),
+    ],
 )
 def test_a_setting_that_llama_cpp_refuses_fails_with_its_own_words(
-    tmp_path: Path, flags: list[str], words: str
+    tmp_path: Path, flags: list[str], words: str, kind: str
 ) -> None:
-    """A bad flag or a missing model: exit code and the engine's last lines."""
+    """A bad flag (a fault of the start line) or a missing model: exit code and the engine's last lines."""
     server = Server(llama_sweep(free_port(), {}, *flags), tmp_path)
     with pytest.raises(SettingFailed) as failed:
         asyncio.run(server.apply({}))
-    assert failed.value.error_kind == "exited"
+    assert failed.value.error_kind == kind
     assert failed.value.exit_code not in (None, 0)
     assert words in str(failed.value.log_tail)
 
