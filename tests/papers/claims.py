@@ -147,7 +147,9 @@ def isolation() -> tuple[str, bool]:
 
 def priority_with_free_seats() -> tuple[str, bool]:
     free, scarce, cap = (chat_share(way) for way in ("priority-64", "priority-16", "cap 8"))
-    return f"{free:.3f} with 64 seats, {scarce:.3f} with 16, {cap:.3f} with a cap of 8", free < scarce < cap
+    engine = cell("background_isolation", **WAYS["priority-64"])["engine"]  # type: ignore[arg-type]
+    full = engine["num_preemptions"] > 0 and engine["kv_cache_usage_max"] > 0.99
+    return f"{free:.3f} with 64 seats, {scarce:.3f} with 16, {cap:.3f} with a cap of 8", full and free < scarce < cap
 
 
 ORCA, PAGED, CHUNKS = "orca_vs_static", ("vllm_reserved_kv", "vllm_paged_kv"), "sarathi_chunks"
