@@ -8,8 +8,9 @@ import numpy as np
 import pandas as pd
 import streamlit as st
 
-from app import cache, forms, ui, what_if
+from app import cache, ui, what_if
 from app.data import all_sweeps, cell_rows, cell_series
+from app.preset_choice import choose_preset
 from app.views import cells as c
 from app.views.ecdf import ecdf_figure
 from app.views.schedulers import scheduler_of, title_of
@@ -55,15 +56,7 @@ def speed(w: Words) -> Speed:
         )
     if source != PRESET:
         return Speed(load_profile(files[source]), {"profile": source}, source.removesuffix(".toml"))
-    device_place, model_place, quant_place = st.columns(3)
-    devices = forms.preset_parts()
-    device = device_place.selectbox(
-        w.text("Machine"), devices, forms.usual(devices), lambda d: DEVICES[d].label, key="device"
-    )
-    models = forms.preset_parts(device)
-    model = model_place.selectbox(w.text("Model"), models, forms.usual(models), key="model")
-    quants = forms.preset_parts(device, model)
-    quant = quant_place.selectbox(w.text("Quantization"), quants, forms.usual(quants), key="quant")
+    device, model, quant = choose_preset(w)
     preset = f"{device}/{model}/{quant}"
     return Speed(resolve_preset(preset), {PRESET: preset}, f"{DEVICES[device].label}, {model} {quant}")
 

@@ -4,11 +4,11 @@ import pandas as pd
 import streamlit as st
 
 from app import backends, forms, jobs, status, ui
+from app.preset_choice import choose_preset
 from runner.config import BACKEND_KINDS, LOAD_AXES, parse_sweep
 from runner.engines.catalogue import KINDS
 from runner.engines.check import check_control
 from runner.errors import ConfigError
-from runner.simulator.presets import DEVICES
 from runner.simulator.schedulers.by_name import SCHEDULERS
 from storage.errors import GoodputError
 
@@ -40,19 +40,11 @@ with form:
         wrap=True,
     )
     if kind == "simulated":
-        device_place, model_place, quant_place = st.columns(3)
-        devices = forms.preset_parts()
-        device = device_place.selectbox(
-            w.text("Machine"), devices, forms.usual(devices), lambda d: DEVICES[d].label, key="device"
-        )
-        models = forms.preset_parts(device)
-        model = model_place.selectbox(w.text("Model"), models, forms.usual(models), key="model")
-        quants = forms.preset_parts(device, model)
-        quant = quant_place.selectbox(w.text("Quantization"), quants, forms.usual(quants), key="quant")
+        preset = "/".join(choose_preset(w))
         scheduler = st.selectbox(w.text("Scheduler"), list(SCHEDULERS), index=list(SCHEDULERS).index("vllm_v1"))
         backend: dict[str, str] | str = {
             "kind": "simulated",
-            "preset": f"{device}/{model}/{quant}",
+            "preset": preset,
             "scheduler": scheduler,
         }
         ui.note(w.text("Good for learning how settings act. It is no measurement of that machine."))
