@@ -2,6 +2,7 @@
 
 import json
 import typing
+from array import array
 from collections.abc import Collection, Sequence
 from dataclasses import fields
 from functools import cache
@@ -59,11 +60,20 @@ def to_arrow(record: type, rows: Sequence[Any]) -> pa.Table:
 
 
 def _arrow_column(values: list[Any], kind: pa.DataType) -> pa.Array:
+    if pa.types.is_list(kind) and values and all(isinstance(v, array) for v in values):
+        return _list_column(values)
     try:
         return pa.array(values, kind)
     except UnicodeEncodeError:
         # a server's JSON may hold half of a surrogate pair, which no UTF-8 text can
         return pa.array([v if v is None else v.encode("utf-8", "replace").decode() for v in values], kind)
+
+
+def _list_column(values: "list[array[int]]") -> pa.Array:
+    """Rows of 32-bit whole numbers that are arrays already: no number becomes an object."""
+    rows = [np.asarray(v, dtype=np.uint32) for v in values]
+    offsets = np.cumsum([0, *map(len, rows)], dtype=np.int32)
+    return pa.ListArray.from_arrays(pa.array(offsets), pa.array(np.concatenate(rows)))
 
 
 def to_frame(record: type, table: pa.Table) -> pd.DataFrame:

@@ -124,7 +124,8 @@ def gap_sums(requests: pd.DataFrame) -> GapSums:
         longest[block][filled] = np.maximum.reduceat(flat, start) / 1000.0
         p99[block] = longest[block]
         for row in np.flatnonzero(count[block] > 99).tolist():
-            own = deltas[row]
-            rank = (99 * len(own) + 99) // 100
-            p99[block.start + row] = np.partition(own, rank - 1)[rank - 1] / 1000.0
+            own = np.array(deltas[row])
+            place = (99 * len(own) + 99) // 100 - 1
+            own.partition(place)
+            p99[block.start + row] = own[place] / 1000.0
     return GapSums(count, spread, p99, longest)

@@ -35,9 +35,10 @@ class CostModel:
     expert_share: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class BatchShape:
-    """What one iteration works on, as the cost model sees it."""
+    """What one iteration works on, as the cost model sees it. One is made for every iteration: a frozen one would cost
+    four times as much."""
 
     prefill_tokens: int = 0
     prefill_square: int = 0  # sum of chunk*(2*context + chunk), tokens^2

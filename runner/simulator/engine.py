@@ -49,6 +49,7 @@ class Engine:
         self.cost = cost
         self.state: EngineState = new_state(scheduler, knobs, total_blocks)
         self.work: list[Work | None] = [None] * len(self.state.lanes)
+        self._alone = len(self.work) == 1  # looked at so often that a loop over lanes shows
         self.backlog = False  # the last plan had to leave somebody waiting
         self._wake_ns: list[float] = [inf] * len(self.state.lanes)
         self._gone: list[Sequence] = []
@@ -56,6 +57,9 @@ class Engine:
     @property
     def next_ns(self) -> float:
         """When the next iteration ends or an idle lane wants to look again; inf: not before something is submitted."""
+        if self._alone:
+            work = self.work[0]
+            return work.end_ns if work else self._wake_ns[0]
         return min([w.end_ns if w else wake for w, wake in zip(self.work, self._wake_ns, strict=True)])
 
     @property
@@ -91,9 +95,10 @@ class Engine:
 
     def start(self, now_ns: int, until_ns: float = -inf) -> list[Work]:
         """Plans every idle lane and begins its iteration at now_ns. Returns what has begun."""
-        self._drop_gone()
+        if self._gone:
+            self._drop_gone()
         begun = self._plan_idle(now_ns)
-        if self.state.waiting and None in self.work and len(self.work) > 1:
+        if not self._alone and self.state.waiting and None in self.work:
             begun += self._plan_idle(now_ns)  # a decoder has sent a sequence back to prefill lanes that looked before
         self.backlog = bool(self.state.waiting)
         if until_ns > now_ns:
@@ -119,7 +124,9 @@ class Engine:
 
     def finish(self, now_ns: int) -> list[Ended]:
         """Ends the iterations whose time is over."""
-        due = sorted((work for work in self.work if work is not None and work.end_ns <= now_ns), key=lambda w: w.end_ns)
+        due = [work for work in self.work if work is not None and work.end_ns <= now_ns]
+        if len(due) > 1:
+            due.sort(key=lambda work: work.end_ns)
         ended: list[Ended] = []
         for work in due:
             self.work[work.iteration.lane] = None
@@ -131,12 +138,18 @@ class Engine:
         quiet = quiet_steps(self.state, work.iteration)
         if not quiet:
             return
-        for other in self.work:
-            if other is not None and other is not work:
-                until_ns = min(until_ns, self._eventful_ns(other))
-        for move in self.state.moves:
-            until_ns = min(until_ns, move.end_ms * 1e6)
-        more = _last_below(quiet, lambda n: work.step_end_ns(n) < until_ns)
+        if not self._alone:
+            for other in self.work:
+                if other is not None and other is not work:
+                    until_ns = min(until_ns, self._eventful_ns(other))
+            for move in self.state.moves:
+                until_ns = min(until_ns, move.end_ms * 1e6)
+        if work.step_end_ns(quiet) < until_ns:
+            more = quiet
+        else:
+            # steps never get shorter: no more of them fit than of the first one's length
+            most = int((until_ns - work.begin_ns) / (1e6 * work.step_ms)) + 1 if work.step_ms > 0 else quiet
+            more = _last_below(min(quiet - 1, most), lambda n: work.step_end_ns(n) < until_ns)
         if more:
             stretch(self.state, work.iteration, more)
             work.end_ns = work.step_end_ns(1 + more)

@@ -32,6 +32,10 @@ def run_all(
     who is behind a prompt was admitted with what that prompt's chunk had left over, and chunks never grow.
     """
     chunks, blocks = _chunks(lane, budget - lane.decodes, threshold), next_blocks(lane)
+    if not chunks and blocks <= lane.free_blocks:
+        if blocks:
+            spend_blocks(lane, blocks)
+        return chunks, []
     missing = [missing_blocks(sequence, tokens) for sequence, tokens in chunks]
     if blocks + sum(missing) > lane.free_blocks:
         return _run_short(state, lane, budget, threshold, victim, remove, order)

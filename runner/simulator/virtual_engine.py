@@ -160,7 +160,9 @@ class VirtualEngine:
                 if not request.from_prompt_ns:
                     self._count_first_token(request, sequence, work.end_ns)
                 request.from_prompt_ns.append(work.end_ns)
-        found = (self._answer(sequence, work.end_ns) for sequence in done.finished)
+        if not done.finished:
+            return []
+        found = [self._answer(sequence, work.end_ns) for sequence in done.finished]
         return [request for request in found if request is not None]
 
     def _streamed_to_their_end(self, now_ns: int) -> list[VirtualRequest]:
@@ -189,10 +191,15 @@ class VirtualEngine:
 
     def _count_start(self, work: Work) -> None:
         iteration, totals = work.iteration, self._totals
-        totals["num_preemptions_total"] += len(iteration.preempted)
+        decoded = _decoded(work, iteration.steps)
         totals["iterations_total"] += iteration.steps
-        totals["iteration_tokens_total"] += iteration.tokens
-        totals["iteration_seqs_total"] += len(iteration.chunks) + _decoded(work, iteration.steps)
+        totals["iteration_tokens_total"] += decoded
+        totals["iteration_seqs_total"] += decoded
+        if not iteration.chunks and not iteration.preempted:
+            return
+        totals["num_preemptions_total"] += len(iteration.preempted)
+        totals["iteration_tokens_total"] += iteration.tokens - decoded
+        totals["iteration_seqs_total"] += len(iteration.chunks)
         for sequence, _ in iteration.chunks:
             since_ns = self._unstarted.pop(sequence, None)
             if since_ns is None:

@@ -1,7 +1,8 @@
 """What virtual time gave -> the rows that measured requests leave. No time of theirs is a kernel's, and they say so."""
 
+from array import array
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -27,19 +28,23 @@ def records_of(run: VirtualCell, cell: int, limit_ns: int, max_model_len: int) -
     return [_record(r, next(deltas), cell, limit_ns, max_model_len) for r in run.requests]
 
 
-def deltas_us(requests: list[VirtualRequest]) -> Iterator[tuple[int, ...]]:
+def deltas_us(requests: list[VirtualRequest]) -> "Iterator[array[int]]":
     """Steps in whole us of each request, rounded as `runner.load.record.deltas_us` does: their sums never drift."""
     counts = np.array([len(r.times_ns) for r in requests], dtype=np.int64)
     flat = np.concatenate([np.zeros(0, dtype=np.int64), *(r.times_ns for r in requests)])
     starts = np.cumsum(counts) - counts
     since_first = flat - np.repeat(flat[np.minimum(starts, len(flat) - 1)], counts) if len(flat) else flat
-    steps = np.minimum(np.diff((since_first + 500) // 1000), MAX_DELTA_US).tolist()
+    steps = np.minimum(np.diff((since_first + 500) // 1000), MAX_DELTA_US)
+    # differences between two requests mean nothing and may be negative; each own slice leaves them out
+    bits = steps.astype(np.uint32).tobytes()
     for start, count in zip(starts.tolist(), counts.tolist(), strict=True):
-        yield tuple(steps[start : start + count - 1]) if count else ()
+        own = array("I")
+        own.frombytes(bits[4 * start : 4 * (start + count - 1)] if count else b"")
+        yield own
 
 
 def _record(
-    request: VirtualRequest, deltas: tuple[int, ...], cell: int, limit_ns: int, max_model_len: int
+    request: VirtualRequest, deltas: "array[int]", cell: int, limit_ns: int, max_model_len: int
 ) -> RequestRecord:
     spec, times = request.spec, request.times_ns
     if request.sent_ns is None:
@@ -60,7 +65,8 @@ def _record(
         first_chunk_ns=first_ns,
         first_answer_ns=first_ns,
         end_ns=request.end_ns,
-        chunk_deltas_us=deltas,
+        # read as a sequence only: of a tuple every token would be an object, and the half of a cell's time
+        chunk_deltas_us=cast(tuple[int, ...], deltas),
         token_events=tokens,
         shared_stamps=max(0, tokens - 1) if batched else 0,
         user_stamps=tokens,

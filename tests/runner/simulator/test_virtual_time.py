@@ -46,7 +46,7 @@ def seen(record: RequestRecord) -> tuple[Any, ...]:
         record.sent_ns,
         record.first_chunk_ns,
         record.end_ns,
-        record.chunk_deltas_us,
+        tuple(record.chunk_deltas_us),
         record.outcome,
         record.error_kind,
     )
