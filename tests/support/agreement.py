@@ -1,5 +1,6 @@
 """The same sweep behind the built-in engine over real HTTP and in virtual time: how far apart are they?"""
 
+import asyncio
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -9,9 +10,9 @@ import numpy as np
 from runner.analysis.gaps import gap_table
 from runner.analysis.prepare import prepare
 from runner.config import parse_sweep
-from runner.queue import enqueue
+from runner.queue import enqueue, sweep_folder
 from runner.simulator.virtual_server import for_virtual_time
-from runner.work import run_one
+from runner.sweep import run_sweep
 from storage.data_folder import open_data_folder
 from storage.queries import read_sweep
 
@@ -66,17 +67,33 @@ def sweep_raw(schedulers: list[str], rate: float, duration_s: float) -> dict[str
 
 def compare(raw: dict[str, Any], folder: Path) -> list[Pair]:
     """Runs the sweep twice, once waiting and once calculating, on the same arrivals."""
-    measured, virtual = _numbers(raw, folder, False), _numbers(raw, folder, True)
-    assert measured.keys() == virtual.keys()
-    return [Pair(*key, ms, virtual[key]) for key, ms in measured.items()]
+    return compare_side_by_side([raw], folder)
 
 
-def _numbers(raw: dict[str, Any], folder: Path, simulated: bool) -> dict[tuple[str, str], float]:
-    data = open_data_folder(folder / f"data-{simulated}")
-    config = for_virtual_time(parse_sweep(raw, "test"))
-    sweep_id = enqueue(data, config, "test", simulated=simulated)
-    assert run_one(data, sweep_id, lambda line: None) == "done"
-    prepared = prepare(read_sweep(data / "sweeps" / sweep_id))
+def compare_side_by_side(raws: list[dict[str, Any]], folder: Path) -> list[Pair]:
+    """`compare` of several sweeps that wait at the same time: for loads so light that none of them notices. Nothing is
+    calculated until all have ended."""
+    measured, virtual = (asyncio.run(_run_all(raws, folder / str(kind), kind)) for kind in (False, True))
+    pairs = []
+    for real, calculated in zip(map(_numbers, measured), map(_numbers, virtual), strict=True):
+        assert real.keys() == calculated.keys()
+        pairs += [Pair(*key, ms, calculated[key]) for key, ms in real.items()]
+    return pairs
+
+
+async def _run_all(raws: list[dict[str, Any]], folder: Path, simulated: bool) -> list[Path]:
+    return await asyncio.gather(*(_run(raw, folder / str(i), simulated) for i, raw in enumerate(raws)))
+
+
+async def _run(raw: dict[str, Any], folder: Path, simulated: bool) -> Path:
+    data = open_data_folder(folder)
+    sweep_id = enqueue(data, for_virtual_time(parse_sweep(raw, "test")), "test", simulated=simulated)
+    assert await run_sweep(data, sweep_id, stop=asyncio.Event()) == "done"
+    return sweep_folder(data, sweep_id)
+
+
+def _numbers(folder: Path) -> dict[tuple[str, str], float]:
+    prepared = prepare(read_sweep(folder))
     found = {}
     for cell in prepared.cells:
         rows = prepared.requests.iloc[cell.rows]

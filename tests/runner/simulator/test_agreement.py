@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.support.agreement import Pair, compare, sweep_raw
+from tests.support.agreement import Pair, compare_side_by_side, sweep_raw
 
 SCHEDULERS = ["vllm_v1", "vllm_v0", "sarathi"]
 
@@ -10,7 +10,8 @@ SCHEDULERS = ["vllm_v1", "vllm_v0", "sarathi"]
 @pytest.fixture(scope="module")
 def pairs(tmp_path_factory: pytest.TempPathFactory) -> list[Pair]:
     """4 s of light load for each scheduler: a request that waits for nobody is late only by what the machine is."""
-    return compare(sweep_raw(SCHEDULERS, rate=4.0, duration_s=4.0), tmp_path_factory.mktemp("agreement"))
+    raws = [sweep_raw([name], rate=4.0, duration_s=4.0) for name in SCHEDULERS]
+    return compare_side_by_side(raws, tmp_path_factory.mktemp("agreement"))
 
 
 @pytest.mark.parametrize("scheduler", SCHEDULERS)
