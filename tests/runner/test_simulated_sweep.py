@@ -12,7 +12,7 @@ import pytest
 
 from app.cli import main
 from app.data import write_report
-from runner.analysis.result import build_result
+from runner.analysis.result import build_result, score
 from runner.config import parse_sweep
 from runner.errors import ConfigError
 from runner.plan import plan_cells
@@ -96,6 +96,22 @@ def test_it_is_a_sweep_like_any_other_marked_as_simulated(tmp_path: Path, capsys
     assert "(simulated)" in capsys.readouterr().out
     assert main(["show", folder.name, "--data", str(tmp_path / "data")]) == 0
     assert capsys.readouterr().out.startswith("Simulated: nothing was measured")
+
+
+def test_the_command_judges_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it prints is the result that the verdict was taken from, and what `show` finds in the database later."""
+    judged: list[dict[str, Any]] = []
+    monkeypatch.setattr("runner.analysis.result.score", lambda *a, **k: judged.append(score(*a, **k)) or judged[-1])
+    sweep = write_toml(tmp_path / "v.toml", quick_raw())
+    assert main(["simulate", str(sweep), "--data", str(tmp_path / "data"), "--json"]) == 0
+    printed = json.loads(capsys.readouterr().out)
+    assert len(judged) == 1
+    assert main(["show", printed["sweep_id"], "--data", str(tmp_path / "data"), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == printed
+    state = read_state(tmp_path / "data" / "sweeps" / printed["sweep_id"]) or {}
+    assert state["verdict"] == printed["choice"]["reason"]
 
 
 def test_a_stopped_one_goes_on_in_virtual_time(tmp_path: Path) -> None:

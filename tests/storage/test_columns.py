@@ -1,8 +1,10 @@
 """schema.sql, the records and the DataFrames say the same."""
 
 import re
-from dataclasses import fields
+from array import array
+from dataclasses import fields, replace
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import pandas as pd
@@ -92,6 +94,15 @@ def test_full_and_empty_values_come_back_typed() -> None:
     assert frame["saw_terminator"].dtype == np.bool_
     assert [d.dtype for d in frame["chunk_deltas_us"]] == [np.uint32, np.uint32]
     assert [d.tolist() for d in frame["chunk_deltas_us"]] == [[], [0, 2**32 - 1]]
+
+
+def test_steps_may_come_as_arrays() -> None:
+    """What virtual time has as 32-bit arrays is stored as the tuples of a measured request are."""
+    steps: list[tuple[int, ...]] = [(), (0, 2**32 - 1), (7,)]
+    tuples = [RequestRecord(0, i, "chat", 0, 5, 9, 0, chunk_deltas_us=own) for i, own in enumerate(steps)]
+    arrays = [replace(r, chunk_deltas_us=cast(tuple[int, ...], array("I", r.chunk_deltas_us))) for r in tuples]
+    assert to_arrow(RequestRecord, arrays).equals(to_arrow(RequestRecord, tuples))
+    assert to_arrow(RequestRecord, arrays[:1]).equals(to_arrow(RequestRecord, tuples[:1]))
 
 
 @pytest.mark.parametrize("record", [RequestRecord, EngineSample, ClientSample])

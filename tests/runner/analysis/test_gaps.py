@@ -4,10 +4,12 @@ import time
 
 import numpy as np
 import pandas as pd
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from runner.analysis.gaps import gap_sums, gap_table
+from runner.analysis import gaps as gaps_module
+from runner.analysis.gaps import gap_blocks, gap_sums, gap_table
 
 MICROS = st.lists(st.integers(0, 2**32 - 1), max_size=150)
 
@@ -79,3 +81,26 @@ def test_a_million_gaps_are_quick() -> None:
     begin = time.process_time()
     assert gap_sums(requests).p99_ms.tolist() == [40.0] * 10_000
     assert time.process_time() - begin < 5.0
+
+
+def test_blocks_hold_few_gaps_and_every_row_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cut before the row that would be too much; a row that is too much alone stands alone."""
+    monkeypatch.setattr(gaps_module, "_BLOCK_GAPS", 4)
+    table = frame([[1] * n for n in (2, 2, 1, 9, 0, 4, 1)])
+    assert [(b.start, b.stop) for b in gap_blocks(table)] == [(0, 2), (2, 3), (3, 4), (4, 6), (6, 7)]
+    assert list(gap_blocks(frame([]))) == []
+    whole = gap_sums(table)
+    monkeypatch.setattr(gaps_module, "_BLOCK_GAPS", 10**9)
+    at_once = gap_sums(table)
+    for name in ("count", "spread_us", "p99_ms", "longest_ms"):
+        np.testing.assert_array_equal(getattr(whole, name), getattr(at_once, name))
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.tuples(MICROS, st.booleans()), max_size=6))
+def test_a_part_of_the_table_is_the_table_of_the_part(rows: list[tuple[list[int], bool]]) -> None:
+    """Choosing rows before flattening or after it is the same."""
+    requests, chosen = frame([own for own, _ in rows]), np.array([c for _, c in rows], dtype=bool)
+    part, alone = gap_table(requests).of_rows(chosen), gap_table(requests[chosen])
+    for name in ("row", "order", "gap_us", "elapsed_us", "at_ns", "start", "count"):
+        np.testing.assert_array_equal(getattr(part, name), getattr(alone, name))

@@ -158,6 +158,23 @@ REQUESTS = st.lists(
 )
 
 
+@given(REQUESTS, st.floats(1, 2000), st.floats(0.5, 400))
+def test_nothing_is_lost_by_leaving_out_quick_answers(
+    requests: list[tuple[float, list[float]]], t1: float, t2: float
+) -> None:
+    """Gaps are looked at only where something was late: the same verdicts as over the gaps of all answers."""
+    rows = request_table(
+        make_tables(make_request(i, ttft_ms=t, gaps_ms=g) for i, (t, g) in enumerate(requests)), CONFIG
+    )
+    judged = judge(rows, {"chat": Slo(ttft_ms=t1, gap_ms=t2, fluidity=0.9)})
+    gaps, n = gap_table(rows), len(rows)
+    ttft = rows["ttft_ms"].to_numpy(dtype=np.float64)
+    kept = fluidity(gaps, ttft, np.full(n, t1), np.full(n, t2))
+    assert judged.gap_ok["fluidity"].tolist() == (~(kept < 0.9)).tolist()
+    behind = gaps.per_row(gaps.elapsed_us * 1000 - gaps.order * round(t2 * 1e6), np.maximum, -np.inf)
+    assert judged.gap_ok["deadline"].tolist() == (~(behind > (t1 - ttft) * 1e6 + 0.5)).tolist()
+
+
 @settings(max_examples=30, deadline=None)
 @given(REQUESTS)
 def test_rules_imply_one_another(requests: list[tuple[float, list[float]]]) -> None:
