@@ -16,7 +16,8 @@ def plan(state: EngineState, knobs: Knobs, index: int = 0, now_ms: float = 0.0) 
     prompt goes to the shortest queue, its KV to the decoder with the fewest answers and room; until it has arrived it
     holds blocks on both sides. One link per prefill instance: its moves go one after the other.
     """
-    _dispatch(state, knobs, now_ms)
+    if state.waiting or state.moves or state.parked:
+        _dispatch(state, knobs, now_ms)
     lane = state.lanes[index]
     return _prefill(state, lane, knobs) if lane.hands_over else _decode(state, lane, knobs)
 
