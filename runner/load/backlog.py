@@ -8,8 +8,8 @@ from time import monotonic_ns
 from runner.load.client import Answer, Result, read_answer
 
 MAX_PENDING_BYTES = 64 * 1024 * 1024
-FULL = 8  # so many that wait are read in one go, each at a third of the price of one that is read alone
-PATIENCE_S = 0.25  # fewer are read after this time
+FULL = 16  # so many that wait are read in one go, each at a third of the price of one that is read alone
+PATIENCE_S = 0.5  # fewer are read after this time
 BUSY_NS = 300_000  # a turn that takes longer had a burst to work off
 BUSY_TURNS = 50  # then some answers are read all the same
 PORTION_NS = 500_000  # what may be read in one turn

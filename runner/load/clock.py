@@ -6,6 +6,7 @@ from time import monotonic_ns, time_ns
 
 PLAUSIBLE_DELAY_NS = 5_000_000  # a stamp older than this when it is read may be a step of the wall clock: look again
 RESAMPLE_NS = 1_000_000_000
+FRESH_NS = 1_000_000
 SLACK_NS = 10_000
 
 
@@ -88,8 +89,10 @@ class Clock:
         Returns their moments, never falling and none before `floor_ns`, and how many stamps can't be right: such a
         read is dated like the one before.
         """
-        self.resample()
         now_ns = monotonic_ns()
+        if now_ns - self._sampled_ns > FRESH_NS:  # else it was looked at after these reads, but for the very last
+            self.resample()
+            now_ns = monotonic_ns()
         if self._step_seen_ns < since_ns:
             times = [wall - self.offset_ns for wall in walls_ns]
             if floor_ns <= times[0] and times[-1] <= now_ns and times == sorted(times):

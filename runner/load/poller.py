@@ -17,6 +17,7 @@ from runner.load.stamped_socket import ANCILLARY_BYTES
 
 READ_BYTES = 4 * 1024  # a token is a few hundred bytes; Python allocates the whole buffer at each read
 SHORT_READ_BYTES = 32  # the end mark may be cut in two; its second half is a short read
+LOOKS_AT_ONCE = 8  # a burst comes while it is read: a further look costs a tenth of a turn of the event loop
 MAX_HELD = 32  # reads: what is held takes three times the memory of what is looked into
 
 Ancillary = list[tuple[int, int, bytes]]
@@ -78,8 +79,17 @@ class Poller:
 
     def _look(self) -> None:
         assert self._epoll is not None
+        for _ in range(LOOKS_AT_ONCE):
+            ready = self._epoll.poll(0, len(self._inboxes) or 1)
+            if not ready:
+                return
+            self._read(ready)
+            if self._epoll.closed:  # by what was read
+                return
+
+    def _read(self, ready: list[tuple[int, int]]) -> None:
         inboxes = self._inboxes
-        for fd, _ in self._epoll.poll(0, len(inboxes) or 1):
+        for fd, _ in ready:
             inbox = inboxes.get(fd)
             if inbox is None:  # an earlier one of this round has closed it
                 continue
