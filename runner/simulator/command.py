@@ -132,12 +132,12 @@ def engine_profile(args: argparse.Namespace, given: EngineProfile | None = None)
     """The cost model (`given`, or the one that the flags name) and the KV pool. Raises ConfigError."""
     if given is not None:
         profile = given
-    elif args.cost:
+    elif args.cost is not None:
         profile = EngineProfile(parse_cost(args.cost), DEFAULT_KV_TOKENS, False, "cost given by hand")
     elif args.profile:
         profile = load_profile(args.profile)
     else:
-        profile = resolve_preset(args.preset or DEFAULT_PRESET)
+        profile = resolve_preset(DEFAULT_PRESET if args.preset is None else args.preset)
     if args.kv_tokens is not None:
         if args.kv_tokens < 16:
             raise ConfigError("--kv-tokens must be at least 16, one block")
@@ -146,36 +146,52 @@ def engine_profile(args: argparse.Namespace, given: EngineProfile | None = None)
 
 
 def _model_name(args: argparse.Namespace) -> str:
-    if args.cost or args.profile:
+    if args.cost is not None or args.profile:
         return "goodput-engine"
     return str(args.preset or DEFAULT_PRESET).split("/")[1]
 
 
+def _integer(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number") from None
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number") from None
+
+
 def _whole(text: str) -> int:
-    value = int(text)
+    value = _integer(text)
     if value < 0:
         raise argparse.ArgumentTypeError(f"{value} is below 0")
     return value
 
 
 def _positive(text: str) -> int:
-    value = int(text)
+    value = _integer(text)
     if value < 1:
         raise argparse.ArgumentTypeError(f"{value} is below 1")
     return value
 
 
 def _above_zero(text: str) -> float:
-    value = float(text)
+    value = _number(text)
     if not 0 < value < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text} is not above 0")
+        raise argparse.ArgumentTypeError(f"{text} is not a number above 0")
     return value
 
 
 def _milliseconds(text: str) -> float:
-    value = float(text)
-    if not 0 <= value < float("inf"):
+    value = _number(text)
+    if value < 0:
         raise argparse.ArgumentTypeError(f"{text} is below 0")
+    if not value < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text} is no time to wait")
     return value
 
 

@@ -80,13 +80,17 @@ def largest_safe_token_budget(cost: CostModel, gap_ms: float, decode_seqs: int, 
     (T2 - a - c*B - d*K - host) / b, with B `decode_seqs` and K `kv_tokens`; the e term is left out, so long
     contexts make the true budget smaller. Published rows scaled to an 8B at Q4_K_M give 785 for an RTX 3090, 106 for a
     P40 and 33 for an M2 Pro at 150 ms; figures of 130 and 42 belong to the rows' own 7B, and 590 to b = 0.235, a
-    slower 3090 than its row. Raises ValueError when prefill tokens cost nothing: then no budget is too large.
+    slower 3090 than its row. Raises ValueError when prefill tokens cost (next to) nothing: no budget is too large.
     """
     if not cost.knots and not cost.experts:
         if cost.b <= 0:
             raise ValueError("b must be above 0: without a cost per prefill token every budget is safe")
         left_ms = gap_ms - cost.a - cost.c * decode_seqs - cost.d * kv_tokens - cost.host
-        return max(0, floor(left_ms / cost.b))
+        if left_ms <= 0:
+            return 0
+        if left_ms >= cost.b * MOST_TOKENS:
+            raise ValueError("prefill tokens must cost something: without that every budget is safe")
+        return floor(left_ms / cost.b)
 
     def safe(tokens: int) -> bool:
         return iteration_ms(cost, BatchShape(tokens, 0, max(1, decode_seqs), kv_tokens)) <= gap_ms

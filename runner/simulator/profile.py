@@ -10,6 +10,8 @@ from runner.simulator.presets import EngineProfile
 
 COEFFICIENTS = ("a", "b", "c", "d", "e", "a_prefill", "host")
 EXPERTS = ("experts", "experts_active", "expert_share")
+MOST_MS = 1e6  # a quarter of an hour for one token; the times of a whole run then stay within 64 bits of ns
+MOST_MS_PER_SQUARE = 1.0  # of `e`, whose number of tokens is squared
 
 
 def load_profile(path: Path) -> EngineProfile:
@@ -23,7 +25,9 @@ def load_profile(path: Path) -> EngineProfile:
         raw = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise ConfigError(f"{path}: no such file; give a TOML file with kv_tokens and a [cost] table") from None
-    except (OSError, ValueError) as e:
+    except OSError as e:
+        raise ConfigError(f"{path}: cannot be read ({e.strerror or e}); check the path and its permissions") from None
+    except ValueError as e:
         raise ConfigError(f"{path}: cannot be read as TOML ({e}); mend that line") from None
     cost, kv_tokens = raw.get("cost"), raw.get("kv_tokens")
     if not isinstance(cost, dict):
@@ -45,9 +49,11 @@ def cost_from(values: Mapping[str, object], where: str) -> CostModel:
         if key in ("knots", *EXPERTS):
             continue
         if key not in COEFFICIENTS:
-            raise ConfigError(f"{where}.{key} is not a coefficient; use {', '.join(COEFFICIENTS)}")
-        if not _is_number(value):
-            raise ConfigError(f"{where}.{key} must be a number of milliseconds of at least 0, not {value!r}")
+            known = ", ".join((*COEFFICIENTS, "knots", *EXPERTS))
+            raise ConfigError(f"{where}.{key} is not a coefficient; use {known}")
+        most = MOST_MS_PER_SQUARE if key == "e" else MOST_MS
+        if not _is_number(value, most):
+            raise ConfigError(f"{where}.{key} must be a number of milliseconds from 0 to {most:,.0f}, not {value!r}")
         numbers[key] = float(value)  # type: ignore[arg-type]
     for key in ("a", "b"):
         if key not in numbers:
@@ -55,8 +61,8 @@ def cost_from(values: Mapping[str, object], where: str) -> CostModel:
     return CostModel(**numbers, knots=_knots(values.get("knots", []), where), **_experts(values, where))  # type: ignore[arg-type]
 
 
-def _is_number(value: object) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < float("inf")
+def _is_number(value: object, most: float) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value <= most
 
 
 def _knots(value: object, where: str) -> tuple[tuple[int, float], ...]:
@@ -65,7 +71,7 @@ def _knots(value: object, where: str) -> tuple[tuple[int, float], ...]:
         raise ConfigError(f"{says}, not {value!r}")
     knots: list[tuple[int, float]] = []
     for pair in value:
-        if not (isinstance(pair, list) and len(pair) == 2 and all(map(_is_number, pair))):
+        if not (isinstance(pair, list) and len(pair) == 2 and all(_is_number(x, MOST_MS) for x in pair)):
             raise ConfigError(f"{says}, not {pair!r}")
         tokens, ms = pair
         before = knots[-1] if knots else (0, 0.0)

@@ -16,6 +16,7 @@ from runner.simulator.settings import ServerSettings
 # the scheduler of ours that comes nearest to a kind of server; vllm_v1 for all others
 NEAREST_SCHEDULER = dict.fromkeys(("llama_cpp", "ollama", "lmstudio", "koboldcpp", "localai"), "llama_cpp")
 SPEEDS = ("preset", "profile", "cost")
+LEAST_MS = 1e-3  # of an iteration: below a nanosecond time would stand still, and a closed loop go on for ever
 
 
 @dataclass(frozen=True)
@@ -67,8 +68,9 @@ def stand_for(config: SweepConfig, setting: Mapping[str, Scalar], profile: Engin
     parser = _Parser(prog="goodput engine", add_help=False, allow_abbrev=False)
     add_arguments(parser)
     settings = server_settings(parser.parse_args(flags), profile)
-    if iteration_ms(settings.profile.cost, BatchShape(decode_seqs=1)) <= 0:
-        raise ConfigError("the cost model says that an iteration takes no time; give its a in ms")
+    cost = settings.profile.cost
+    if min(iteration_ms(cost, BatchShape(1, 1)), iteration_ms(cost, BatchShape(decode_seqs=1))) < LEAST_MS:
+        raise ConfigError("the cost model says that an iteration takes no time; give its a (and a_prefill) in ms")
     return Stand(settings, _start_line(backend, setting, flags), _facts(settings))
 
 

@@ -176,6 +176,9 @@ def test_a_server_that_is_not_ours_needs_a_profile(tmp_path: Path) -> None:
         ({"grid": {"preset": ["rtx3090/llama-3.1-8b/q4_k_m"], "request_rate": [1.0]}}, True, "--profile"),
         ({"grid": {"model": ["a", "b"], "request_rate": [1.0]}}, False, "grid.model"),
         ({"backend": {"kind": "simulated", "cost": {"a": 0, "b": 0.1}}}, False, "takes no time"),
+        # an iteration below a nanosecond: a closed loop would never come to the next moment
+        ({"backend": {"kind": "simulated", "cost": {"a": 1e-9, "b": 0}}}, False, "takes no time"),
+        ({"backend": {"kind": "simulated", "cost": {"a": 1, "b": 0, "a_prefill": 0}}}, False, "takes no time"),
         ({"backend": {"kind": "simulated", "preset": "abacus/llama/q4"}}, False, "abacus"),
     ],
 )

@@ -45,7 +45,10 @@ def test_no_budget_when_decodes_alone_are_too_slow():
 
 
 def test_budget_without_prefill_cost_is_refused():
-    """b = 0 would make every budget safe; that is a mistake, not an answer."""
+    """b = 0 would make every budget safe; that is a mistake, not an answer. So is one that is next to nothing."""
+    with pytest.raises(ValueError, match="every budget is safe"):
+        largest_safe_token_budget(CostModel(a=1, b=1e-320), 150, 0, 0)
+    assert largest_safe_token_budget(CostModel(a=200, b=1e-320), 150, 0, 0) == 0
     with pytest.raises(ValueError, match="b must be above 0"):
         largest_safe_token_budget(CostModel(a=1, b=0), 150, 1, 0)
 

@@ -1,5 +1,6 @@
 """The engine as a process of its own, as the sweep runner starts it."""
 
+import argparse
 import re
 import signal
 import subprocess
@@ -10,6 +11,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
+
+from runner.simulator.command import add_arguments
 
 
 @contextmanager
@@ -58,6 +61,11 @@ def test_the_default_preset_is_named_an_estimate():
         (["--cost", "a=1"], "--cost.b is missing"),
         (["--kv-tokens", "8"], "--kv-tokens must be at least 16"),
         (["--profile", "nothing.toml"], "nothing.toml: no such file"),
+        (["--profile", "."], ".: cannot be read (Is a directory)"),
+        (["--preset", ""], "preset '' is not known"),
+        (["--cost", ""], "--cost: '' is not of the form"),
+        (["--cost", "a=1e305,b=1"], "--cost.a must be a number of milliseconds from 0 to 1,000,000"),
+        (["--host", "a..b"], "cannot listen on a..b:0"),
         (["--max-model-len", "200000"], "--max-model-len 200000 is more than the KV pool"),
         (["--scheduler", "orca", "--policy", "priority"], "policy priority belongs to vllm_v1"),
         (["--scheduler", "llama_cpp", "--kv-tokens", "1024"], "--max-num-seqs 256 leaves each slot 0 of the KV pool's"),
@@ -72,3 +80,23 @@ def test_mistakes_are_one_sentence_and_exit_code_2(flags: list[str], says: str):
     assert done.stderr.startswith("goodput engine: ")
     assert says in done.stderr
     assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("flag", "says"),
+    [
+        ("--max-num-seqs=1.5", "argument --max-num-seqs: '1.5' is not a whole number"),
+        ("--port=http", "argument --port: 'http' is not a whole number"),
+        ("--batch-wait-ms=soon", "argument --batch-wait-ms: 'soon' is not a number"),
+        ("--batch-wait-ms=-1", "argument --batch-wait-ms: -1 is below 0"),
+        ("--batch-wait-ms=inf", "argument --batch-wait-ms: inf is no time to wait"),
+        ("--pcie-gb-per-s=0", "argument --pcie-gb-per-s: 0 is not a number above 0"),
+    ],
+)
+def test_a_flag_that_takes_a_number_says_so(flag: str, says: str, capsys: pytest.CaptureFixture[str]):
+    """What is wrong with the value, in words of people and not of the program."""
+    parser = argparse.ArgumentParser()
+    add_arguments(parser)
+    with pytest.raises(SystemExit):
+        parser.parse_args([flag])
+    assert says in capsys.readouterr().err

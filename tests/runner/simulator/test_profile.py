@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from runner.errors import ConfigError
-from runner.simulator.cost_model import CostModel
+from runner.simulator.cost_model import BatchShape, CostModel, iteration_ms
 from runner.simulator.profile import load_profile, parse_cost
 
 
@@ -48,6 +48,8 @@ def test_knots_experts_and_kv_bytes_are_read(tmp_path: Path):
         ("kv_tokens = 4096\n[cost]\na = 1", "cost.b is missing"),
         ("kv_tokens = 4096\n[cost]\na = 1\nb = 1\nz = 1", "cost.z is not a coefficient"),
         ("kv_tokens = 4096\n[cost]\na = -1\nb = 1", "cost.a must be a number"),
+        (f"kv_tokens = 4096\n[cost]\na = 1{'0' * 400}\nb = 1", "cost.a must be a number of milliseconds from 0 to"),
+        ("kv_tokens = 4096\n[cost]\na = 1\nb = 1\ne = 2", "cost.e must be a number of milliseconds from 0 to 1,"),
         ("kv_tokens = ", "cannot be read as TOML"),
     ],
 )
@@ -57,6 +59,13 @@ def test_mistakes_name_file_and_key(tmp_path: Path, text: str, says: str):
     file.write_text(text)
     with pytest.raises(ConfigError, match=f"mine.toml.*{says}"):
         load_profile(file)
+
+
+def test_the_largest_costs_keep_every_time_within_64_bits():
+    """A whole context of 128k at the highest prices takes less than 2**63 ns; beyond, a time would turn negative."""
+    cost = parse_cost("a=1e6,b=1e6,c=1e6,d=1e6,e=1,host=1e6")
+    context = 131_072
+    assert iteration_ms(cost, BatchShape(context, context**2, 1, context)) * 1e6 < 2**63
 
 
 def test_missing_file_is_a_config_error(tmp_path: Path):
