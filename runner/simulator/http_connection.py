@@ -26,6 +26,7 @@ class Connection(asyncio.Protocol):
         self._body = bytearray()
         self._pending: deque[tuple[str, str, bytes]] = deque()
         self._answer: LiveAnswer | None = None
+        self._refusal: bytes | None = None  # the last thing it is told, when what came before is answered
         self._close_after = False
         self.transport: asyncio.Transport
 
@@ -42,9 +43,13 @@ class Connection(asyncio.Protocol):
             self._answer = None
 
     def data_received(self, data: bytes) -> None:
+        if self._refusal is not None:
+            return
         try:
             self._parser.feed_data(data)
-        except (httptools.HttpParserError, httptools.HttpParserUpgrade):
+        except httptools.HttpParserUpgrade:
+            self._refuse(400, "No other protocol is spoken here: send the request without an Upgrade header.")
+        except httptools.HttpParserError:
             self._refuse(400, "Invalid HTTP request received.")
         # not from inside the parser: it would take our own mistakes for the client's
         self._next()
@@ -66,6 +71,8 @@ class Connection(asyncio.Protocol):
             self._refuse(413, f"The request body is larger than {MAX_BODY_BYTES} bytes.")
 
     def on_message_complete(self) -> None:
+        if self._refusal is not None or self._parser.should_upgrade():  # whose body the parser leaves out
+            return
         self._close_after = not self._parser.should_keep_alive()
         path = self._url.split(b"?", 1)[0].decode("latin-1")
         self._pending.append((self._parser.get_method().decode("latin-1"), path, bytes(self._body)))
@@ -73,8 +80,11 @@ class Connection(asyncio.Protocol):
     def _next(self) -> None:
         while self._pending and self._answer is None and not self.transport.is_closing():
             self._answer = self._service.handle(self, *self._pending.popleft())
-        if self._answer is None and self._close_after:
-            self.transport.close()
+        if self._answer is None and not self.transport.is_closing():
+            if self._refusal is not None:
+                self.transport.write(self._refusal)
+            if self._refusal is not None or self._close_after:
+                self.transport.close()
 
     def answer_done(self) -> None:
         """The last byte of the answer has been handed to the socket."""
@@ -82,6 +92,5 @@ class Connection(asyncio.Protocol):
         self._next()
 
     def _refuse(self, status: int, message: str) -> None:
-        if not self.transport.is_closing():
-            self.transport.write(http_reply(status, error_body(status, message, "BadRequestError", None)))
-            self.transport.close()
+        if self._refusal is None:
+            self._refusal = http_reply(status, error_body(status, message, "BadRequestError", None))

@@ -159,6 +159,24 @@ def test_one_connection_serves_request_after_request():
     asyncio.run(keep_alive())
 
 
+async def refused_behind_an_answer() -> None:
+    async with serving(settings_of()) as (port, _):
+        stream = http_request("/v1/completions", {"prompt": "a", "max_tokens": 5, "stream": True})
+        for wrong in (b"nonsense\r\n\r\n", b"GET /health HTTP/1.1\r\nconnection: upgrade\r\nupgrade: h2c\r\n\r\n"):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(stream + wrong)
+            status, _, body = await read_reply(reader)
+            assert (status, len(events_of(body))) == (200, 5)
+            assert (await read_reply(reader))[0] == 400
+            assert await reader.read() == b""
+            writer.close()
+
+
+def test_a_refusal_waits_for_the_answer_before_it():
+    """What is no request behind one that is: the stream comes whole, then the 400, then the end of the connection."""
+    asyncio.run(refused_behind_an_answer())
+
+
 async def split_request() -> None:
     async with serving(settings_of()) as (port, _):
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
