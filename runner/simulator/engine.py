@@ -51,6 +51,8 @@ class Engine:
         self.work: list[Work | None] = [None] * len(self.state.lanes)
         self._alone = len(self.work) == 1  # looked at so often that a loop over lanes shows
         self.backlog = False  # the last plan had to leave somebody waiting
+        self.preemptions = 0
+        self._behind = [False] * len(self.state.lanes)  # distserve: somebody waits behind the lane's last prompts
         self._wake_ns: list[float] = [inf] * len(self.state.lanes)
         self._gone: list[Sequence] = []
 
@@ -100,7 +102,7 @@ class Engine:
         begun = self._plan_idle(now_ns)
         if not self._alone and self.state.waiting and None in self.work:
             begun += self._plan_idle(now_ns)  # a decoder has sent a sequence back to prefill lanes that looked before
-        self.backlog = bool(self.state.waiting)
+        self.backlog = bool(self.state.waiting) or any(self._behind)
         if until_ns > now_ns:
             for work in begun:
                 self._run_ahead(work, until_ns)
@@ -112,6 +114,9 @@ class Engine:
             if at_work is not None:
                 continue
             iteration = self.plan(self.state, self.knobs, lane, now_ns / 1e6)
+            self.preemptions += len(iteration.preempted)
+            if (at := self.state.lanes[lane]).hands_over:
+                self._behind[lane] = bool(at.queue)
             self._wake_ns[lane] = inf if iteration.wake_ms == inf else ceil(iteration.wake_ms * 1e6)
             if iteration.empty:
                 continue

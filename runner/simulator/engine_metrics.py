@@ -33,7 +33,6 @@ class Histogram:
 class EngineMetrics:
     """Lifetime totals of one engine. Seconds and tokens."""
 
-    preemptions: int = 0
     prompt_tokens: int = 0
     generation_tokens: int = 0
     prefix_queries: int = 0
@@ -57,12 +56,16 @@ class EngineMetrics:
         self.lag_max_s = max(self.lag_max_s, lag_s)
 
 
-def metrics_text(metrics: EngineMetrics, model: str, running: int, waiting: int, kv_usage: float) -> bytes:
+def metrics_text(
+    metrics: EngineMetrics, model: str, running: int, waiting: int, kv_usage: float, preemptions: int
+) -> bytes:
     """The whole /metrics page. `kv_usage` is 0..1."""
-    return "\n".join(_lines(metrics, model, running, waiting, kv_usage)).encode() + b"\n"
+    return "\n".join(_lines(metrics, model, running, waiting, kv_usage, preemptions)).encode() + b"\n"
 
 
-def _lines(metrics: EngineMetrics, model: str, running: int, waiting: int, kv_usage: float) -> Iterator[str]:
+def _lines(
+    metrics: EngineMetrics, model: str, running: int, waiting: int, kv_usage: float, preemptions: int
+) -> Iterator[str]:
     escaped = model.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
     labels = f'engine="0",model_name="{escaped}"'
     gauges = {
@@ -71,7 +74,7 @@ def _lines(metrics: EngineMetrics, model: str, running: int, waiting: int, kv_us
         "vllm:kv_cache_usage_perc": kv_usage,
     }
     counters: dict[str, float] = {
-        "vllm:num_preemptions_total": metrics.preemptions,
+        "vllm:num_preemptions_total": preemptions,
         "vllm:prompt_tokens_total": metrics.prompt_tokens,
         "vllm:generation_tokens_total": metrics.generation_tokens,
         # both stay 0 without a prefix cache, as with vLLM

@@ -15,8 +15,10 @@ def use_cached(lane: Lane, sequence: Sequence) -> int:
             del lane.idle[name]
             lane.free_blocks -= 1
     sequence.shared_blocks = hits
-    sequence._computed = sequence.cached_tokens = hits * BLOCK_TOKENS
-    return sequence.cached_tokens
+    sequence._computed = hits * BLOCK_TOKENS
+    if not sequence.preemptions:
+        sequence.cached_tokens = sequence._computed
+    return sequence._computed
 
 
 def blocks_to_admit(lane: Lane, sequence: Sequence) -> int:

@@ -147,7 +147,6 @@ class RealtimeEngine:
 
     def _count_start(self, work: Work) -> None:
         metrics, iteration = self.metrics, work.iteration
-        metrics.preemptions += len(iteration.preempted)
         metrics.iteration_tokens.observe(iteration.tokens)
         metrics.iteration_seqs += len(iteration.chunks) + iteration.batch.decode_seqs
         metrics.iteration_context_tokens += iteration.batch.context_tokens

@@ -85,7 +85,8 @@ class Service:
 
     def _metrics(self) -> bytes:
         engine = self.live.engine
-        text = metrics_text(self.live.metrics, self.settings.model, engine.running, engine.waiting, engine.kv_usage)
+        gauges = (engine.running, engine.waiting, engine.kv_usage)
+        text = metrics_text(self.live.metrics, self.settings.model, *gauges, engine.preemptions)
         return http_reply(200, text, "text/plain; version=0.0.4; charset=utf-8")
 
 
@@ -103,9 +104,10 @@ async def start(settings: ServerSettings) -> tuple[asyncio.Server, Service, int]
         server = await loop.create_server(
             lambda: Connection(service), settings.host, settings.port, backlog=1024, reuse_address=True
         )
-    except OSError as e:
+    except (OSError, UnicodeError) as e:  # the second: a name that no host can have
+        why = getattr(e, "strerror", None) or e
         raise ConfigError(
-            f"cannot listen on {settings.host}:{settings.port} ({e.strerror or e}); choose another --port or --host"
+            f"cannot listen on {settings.host}:{settings.port} ({why}); choose another --port or --host"
         ) from None
     return server, service, server.sockets[0].getsockname()[1]
 

@@ -61,7 +61,8 @@ class Sequence:
         self.prefix = prefix
         self.arrived_ms = 0.0
         self.preemptions = 0
-        self.cached_tokens = 0  # found in the prefix cache when it was admitted last
+        # found in the prefix cache when it was admitted first: what it finds of its own after a preemption is no hit
+        self.cached_tokens = 0
         self.runs: list[tuple[int, int, int]] = []
         self.home: Lane | None = None  # the lane that has it among its running ones
         self.lane: Lane | None = None  # the same while it decodes

@@ -21,7 +21,7 @@ from storage.records import EngineSample
 
 Ints = npt.NDArray[np.int64]
 COUNTERS = (
-    "num_preemptions_total", "prompt_tokens_total", "generation_tokens_total", "iterations_total",
+    "prompt_tokens_total", "generation_tokens_total", "iterations_total",
     "iteration_tokens_total", "iteration_seqs_total", "rejected_total", "queue_time_s_total", "queue_time_count",
     "prefix_cache_queries_total", "prefix_cache_hits_total", "ttft_s_total", "ttft_count",
 )  # fmt: skip
@@ -119,7 +119,7 @@ class VirtualEngine:
     def sample(self, cell: int, now_ns: int) -> EngineSample:
         """What a look at the metrics would show: gauges as planned, work counted when it begins, tokens when out."""
         engine, lanes = self.engine, self.engine.state.lanes
-        totals: dict[str, Any] = dict(self._totals)
+        totals: dict[str, Any] = {**self._totals, "num_preemptions_total": float(engine.preemptions)}
         for work in engine.work:
             if work is not None and self.settings.scheduler != "static":
                 totals["generation_tokens_total"] += _decoded(work, work.iteration.steps - 1)
@@ -195,9 +195,8 @@ class VirtualEngine:
         totals["iterations_total"] += iteration.steps
         totals["iteration_tokens_total"] += decoded
         totals["iteration_seqs_total"] += decoded
-        if not iteration.chunks and not iteration.preempted:
+        if not iteration.chunks:
             return
-        totals["num_preemptions_total"] += len(iteration.preempted)
         totals["iteration_tokens_total"] += iteration.tokens - decoded
         totals["iteration_seqs_total"] += len(iteration.chunks)
         for sequence, _ in iteration.chunks:

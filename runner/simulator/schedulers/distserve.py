@@ -1,5 +1,7 @@
 """DistServe: prompts and answers on instances of their own; the KV of a prompt moves over a link when it is through."""
 
+from bisect import insort
+from dataclasses import replace
 from math import inf
 
 from runner.simulator.core import join_decodes, missing_blocks, nothing, pop_waiting, release, seat, shape, take_blocks
@@ -27,10 +29,7 @@ def _dispatch(state: EngineState, knobs: Knobs, now_ms: float) -> None:
     while state.waiting:
         sequence = pop_waiting(state)
         lane = min(prefill, key=lambda p: len(p.queue) + len(p.prefilling))
-        if sequence.preemptions:
-            lane.queue.appendleft(sequence)
-        else:
-            lane.queue.append(sequence)
+        insort(lane.queue, sequence, key=lambda s: s.order)  # at the end, but for those that lost their KV
     for move in [m for m in state.moves if m.end_ms <= now_ms + ONE_NS]:
         state.moves.remove(move)
         release(move.source, move.sequence)
@@ -87,8 +86,8 @@ def _decode(state: EngineState, lane: Lane, knobs: Knobs) -> Iteration:
         lane.running[sequence] = None
         join_decodes(lane, sequence, sequence.output_tokens - sequence.generated)
     _, preempted = run_all(state, lane, knobs.max_num_batched_tokens)
-    if not lane.decodes:
-        return nothing(lane.index, _first_end(state, lane))
+    if not lane.decodes:  # perhaps since KV on its way to the lane has taken the last block
+        return replace(nothing(lane.index, _first_end(state, lane)), preempted=preempted)
     return Iteration(lane.index, [], True, shape(lane, [], True), preempted, changed=landed)
 
 

@@ -182,6 +182,18 @@ def test_cached_blocks_give_way_when_room_is_needed():
     assert run.work == [{0: 32}, {1: 64}, {2: 33}]
 
 
+def test_what_a_preempted_sequence_finds_of_its_own_is_no_cache_hit():
+    """4 blocks: 0 takes a second one at its first decode, so 1 loses its three and finds both full ones again.
+
+    It computes the rest, 33 + 1 - 32 tokens; but nobody's words were known when it came, as vLLM reports too.
+    """
+    arrivals = [(0.0, Sequence(0, 16, 10, prefix=(1,))), (0.0, second := Sequence(1, 33, 10, prefix=(2, 3)))]
+    run = drive("vllm_v1", Knobs(prefix_caching=True), COST, 4, arrivals)
+    assert run.preempted == [1]
+    assert {1: 2} in run.work
+    assert second.cached_tokens == 0
+
+
 # sarathi
 
 
@@ -277,6 +289,41 @@ def test_distserve_keeps_kv_on_the_prefill_side_until_a_decoder_has_room():
     knobs = Knobs(1, kv_bytes_per_token=1_000_000, kv_link_gbit_per_s=8)
     run = go("distserve", knobs, (0, 10, 3), (1, 10, 2))
     assert run.emitted == {0: [20, 42, 54], 1: [40, 76]}
+
+
+def test_distserve_recomputes_in_the_order_of_arrival():
+    """5 blocks to decode in: at 0's and 1's next token both want one more, and 4 and 3 lose theirs in one plan.
+
+    Back on the prefill side 3 stands before 4: it came first.
+    """
+    knobs = Knobs(kv_bytes_per_token=1)
+    run = go("distserve", knobs, (0, 15, 9), (0, 16, 9), (0, 2, 9), (0, 2, 9), (0, 2, 9), blocks=5)
+    assert run.preempted[:2] == [4, 3]
+    again = next(tokens for tokens in run.work[1:] if 4 in tokens and tokens[4] > 1)
+    assert list(again) == [3, 4]
+
+
+def test_distserve_counts_who_gives_way_to_kv_on_its_way():
+    """3 blocks: 0 decodes in one, 1's KV has taken the other two until it lands at 69; at 52 0 wants one and has to go.
+
+    Its decoder is idle then, and its KV is lost all the same. 1's instance has room for 17 tokens again at 69.
+    """
+    knobs = Knobs(kv_bytes_per_token=1_000_000, kv_link_gbit_per_s=8)
+    run = go("distserve", knobs, (0, 15, 3), (1, 17, 2), blocks=3)
+    assert run.iterations[:3] == [(0, {0: 15}, 0, 25), (0, {1: 17}, 25, 52), (1, {0: 1}, 40, 52)]
+    assert run.engine.preemptions == 1
+    assert (0, {0: 17}, 69, 96) in run.iterations
+
+
+def test_distserve_has_a_queue_when_prompts_wait_behind_a_batch():
+    """Of four prompts of 8 with a budget of 8 three wait: a limit of 3 is reached, whatever seats decoders have."""
+    engine = Engine("distserve", Knobs(max_num_batched_tokens=8), COST, 100)
+    for order in range(4):
+        engine.submit(Sequence(order, 8, 2), 0)
+    engine.start(0)
+    assert engine.waiting == 3
+    assert engine.queue_is_full(3)
+    assert not engine.queue_is_full(4)
 
 
 def test_a_decoder_does_not_run_ahead_of_what_has_landed_on_the_other():
