@@ -160,15 +160,34 @@ def context_tokens(classes: Sequence[RequestClass]) -> float:
     return max(mean_tokens(c.prompt_tokens) + mean_tokens(c.output_tokens) / 2 for c in classes)
 
 
-def size_of(config: SweepConfig) -> tuple[int, float]:
-    """(cells, tokens of all their answers at most: what is asked for, whether it is reached or not)."""
+def size_of(config: SweepConfig, profile: EngineProfile) -> tuple[int, float]:
+    """(cells, tokens of all their answers at most: what is asked for, whether it is reached or not; closed loops ask
+    for what the machine could answer)."""
     seconds = config.run.warmup + config.run.duration_s
     rates = [float(v) for v in config.grid.get("request_rate", ())]
-    mix = [c for c in config.classes if c.weight] or list(config.classes)
+    mix = [c for c in config.classes if c.weight]
     weights = sum(c.weight or 1.0 for c in mix)
     output = sum((c.weight or 1.0) / weights * mean_tokens(c.output_tokens) for c in mix)
-    schedulers = len(config.grid["scheduler"])
-    return count_points(config), schedulers * sum(rates) * seconds * output
+    cells, schedulers = count_points(config), len(config.grid["scheduler"])
+    dumped = sum(c.dump.count * mean_tokens(c.output_tokens) for c in config.classes if c.dump)
+    users = sum(c.closed.concurrency for c in config.classes if c.closed)
+    scales = [float(v) / users for v in config.grid.get("max_concurrency", ())] if users else []
+    looped = sum(_loop_tokens(config, profile, scale, seconds) for scale in scales or [1.0] * (cells // schedulers))
+    return cells, schedulers * (sum(rates) * seconds * output + looped) + cells * dumped
+
+
+def _loop_tokens(config: SweepConfig, profile: EngineProfile, scale: float, seconds: float) -> float:
+    """Tokens of the answers of all closed loops in one cell, each with the machine to itself."""
+    tokens = 0.0
+    for c in config.classes:
+        if c.closed is not None:
+            workers = scale * c.closed.concurrency
+            seqs = min(config.backend.max_num_seqs or math.ceil(workers), math.ceil(workers))
+            per_s = capacity_per_s(profile, [c], seqs)
+            if c.closed.think_s:
+                per_s = min(per_s, workers / c.closed.think_s)
+            tokens += (workers + per_s * seconds) * mean_tokens(c.output_tokens)
+    return tokens
 
 
 def too_large(cells: int, tokens: float) -> bool:

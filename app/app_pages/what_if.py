@@ -69,7 +69,7 @@ try:
 except GoodputError as e:
     st.error(ui.plain(e))
     st.stop()
-cells, tokens = what_if.size_of(config)
+cells, tokens = what_if.size_of(config, speed.profile)
 if what_if.too_large(cells, tokens):
     st.error(
         ui.plain(

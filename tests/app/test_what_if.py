@@ -187,6 +187,41 @@ def test_rates_follow_the_machine() -> None:
     assert what_if.capacity_per_s(few, classes, 10) == pytest.approx(1000 / (110 + 50 * 10))
 
 
+def test_the_size_of_a_comparison_counts_all_that_is_asked_for() -> None:
+    """By hand, two schedulers, 100 + 25 s of warm-up: rates, a dump of 30 and a loop, 50 tokens each.
+
+    One worker alone is answered in 110 ms for its prompt and 50 * 10 for the rest; thinking for 10 s it asks for 0.1/s.
+    """
+    base = {"prompt_tokens": 100, "output_tokens": 50}
+    profile = EngineProfile(CostModel(a=10, b=1), 100_000, False, "")
+
+    def tokens(axis: str, loads: str, *classes: dict[str, Any]) -> tuple[int, float]:
+        tables = [{"name": f"c{i}", **base, **c} for i, c in enumerate(classes)]
+        raw = what_if.sweep_raw("x", {"preset": "p"}, tables, ["orca", "static"], loads, 100.0, (8, 256), 90_000)
+        assert axis in raw["grid"]
+        return what_if.size_of(parse_sweep(raw, "x"), profile)
+
+    chat, loop = {"weight": 1.0}, {"closed": {"concurrency": 1}}
+    assert tokens("request_rate", "1, 3", chat) == (4, 2 * 4 * 125 * 50)
+    assert tokens("request_rate", "1, 3", chat, {"dump": {"count": 30, "at_s": 5}}) == (4, 50_000 + 4 * 30 * 50)
+    beside = tokens("request_rate", "1, 3", chat, loop)[1]
+    assert beside == pytest.approx(50_000 + 4 * (1 + 125 / 0.61) * 50)
+    thinking = tokens("max_concurrency", "1, 2", {"closed": {"concurrency": 1, "think_s": 10}})
+    assert thinking == (4, pytest.approx(2 * (1 + 2) * (1 + 12.5) * 50))
+
+
+def test_a_loop_beside_rare_requests_is_not_calculated_for_hours(data_dir: Path) -> None:
+    """One request in 200 s means hours of a cell, in which a loop of 100 users makes millions of tokens: refused."""
+    classes = [
+        {"name": "chat", "weight": 1.0, "prompt_tokens": 50, "output_tokens": 20},
+        {"name": "loop", "closed": {"concurrency": 100}, "prompt_tokens": 50, "output_tokens": 20},
+    ]
+    config = make_config(classes=classes, grid={"request_rate": [0.005]})
+    finished_sweep(data_dir, make_tables(requests=[make_request(cell=0, class_name="chat")], config=config), "earlier")
+    at = opened(load="earlier", **{"rates-earlier-RTX 3090, llama-3.1-8b q4_k_m-32": "0.005"})
+    assert "more than this page calculates at once" in said(at)
+
+
 def test_the_usual_load_is_within_reach_of_every_preset() -> None:
     """From an N100 to an RTX 5090 the field holds three rising numbers above 0."""
     classes = what_if.classes_of(what_if.workload_tables("chat"))
