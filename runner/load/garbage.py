@@ -7,7 +7,7 @@ before it lets the event loop go on.
 import gc
 import sys
 
-SWITCH_S = 0.0005
+SWITCH_S = 0.00005
 _usual_s = sys.getswitchinterval()
 
 

@@ -7,6 +7,7 @@ setting, at every rate and whatever other classes there are.
 import hashlib
 import itertools
 import math
+import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -274,7 +275,9 @@ def make_prompt(spec: RequestSpec, scale: PromptScale, shared_prefix_tokens: int
 
 
 def _words(key: int, count: int) -> list[str]:
-    """`count` words: first the key in base len(WORDS), then filler drawn with the key as seed."""
+    """`count` words: first the key in base len(WORDS), then filler drawn from a hash of the key."""
     digits = [key // len(WORDS) ** i % len(WORDS) for i in range(min(count, KEY_WORDS))]
-    filler = np.random.Generator(np.random.PCG64(key)).integers(len(WORDS), size=count - len(digits)).tolist()
-    return [WORDS[i] for i in digits + filler]
+    left = count - len(digits)
+    # a hash of any length: a random generator takes thirty times as long to be made, and a prompt is made at each send
+    noise = hashlib.shake_128(key.to_bytes(8, "big")).digest(2 * left)
+    return [WORDS[i % len(WORDS)] for i in (*digits, *struct.unpack(f"<{left}H", noise))]
