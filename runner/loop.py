@@ -282,8 +282,11 @@ class Cells:
                 if task.done():
                     return task.result()
                 late = self.deadline is not None and self.deadline.left_s() <= 0
-                if stop.done() or late or self.tools.skip():
+                if stop.done() or late:
                     return None
+                if self.tools.skip():  # what waits for the user says by itself what a skip means there
+                    await asyncio.wait([task], timeout=LOOK_S)
+                    return task.result() if task.done() else None
         finally:
             stop.cancel()
             task.cancel()

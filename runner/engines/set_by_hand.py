@@ -25,12 +25,13 @@ class HandSetServer:
         self._user = user
         self._running: Running | None = None
         self._setting: dict[str, Scalar] | None = None  # what the user was asked for last and said is done
+        self._trouble: str | None = None  # why the user's last continue did not do
 
     async def apply(self, setting: Mapping[str, Scalar]) -> Running:
         """Returns when the user has said that the setting is in force and the server answers.
 
-        Raises SettingSkipped when the user would rather leave the cell out. Never fails: a server that does not answer
-        is told, and waited for.
+        A server that does not answer is told, and waited for. When the user would rather leave the cell out, raises
+        SettingSkipped, or SettingFailed if it was tried before, with what was wrong then.
         """
         if self._running and self._setting == setting:
             return replace(self._running, started_new=False)
@@ -45,7 +46,7 @@ class HandSetServer:
         """Notes for the cells of this setting: what the user went on with against the server's word."""
         text = instruction(self._config, setting, self._setting)
         before = await who_answers(self._config) if self._setting is not None else Identity(False)
-        objected = False
+        objected, self._trouble = False, None
         self._user.ask(setting, text)
         try:
             while True:
@@ -53,6 +54,7 @@ class HandSetServer:
                 try:
                     await self._until_ready()
                 except SettingFailed as failure:
+                    self._trouble = str(failure)
                     self._user.ask(setting, f"Not yet: {failure}. {text}")
                     continue
                 wrong = await contradiction(self._config, setting) or await self._unchanged(before)
@@ -60,7 +62,7 @@ class HandSetServer:
                     return ()
                 if objected:
                     return (f"{wrong}; the user went on all the same",)
-                objected = True
+                objected, self._trouble = True, wrong
                 self._user.ask(setting, f"Not yet: {wrong}. {text} To measure it all the same, continue once more.")
         finally:
             self._user.thank()
@@ -83,8 +85,11 @@ class HandSetServer:
             ready.cancel()
 
     def _unless_skipped(self) -> None:
-        if self._user.skipped():
-            raise SettingSkipped("skipped by the user")
+        if not self._user.skipped():
+            return
+        if self._trouble:
+            raise SettingFailed("not_ready", f"given up by the user: {self._trouble}")
+        raise SettingSkipped("skipped by the user")
 
     async def _unchanged(self, before: Identity) -> str | None:
         """A server that is still the same process as for the setting before was not restarted with this one."""

@@ -121,11 +121,18 @@ def test_a_server_that_does_not_answer_is_told_and_waited_for(monkeypatch: pytes
     assert played.asked[1].endswith(played.asked[0])
 
 
-def test_a_closed_port_is_not_a_failure_but_a_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody listens: asked again and again, until the user leaves the cell out."""
+def test_a_setting_that_was_not_tried_may_be_skipped() -> None:
+    """The user leaves the cell out at once: nothing is wrong with the setting."""
+    played = Played(lambda: setattr(played, "skip", True) is not None)
+    with pytest.raises(SettingSkipped, match="skipped by the user"):
+        apply(by_hand(f"http://127.0.0.1:{free_port()}"), played, {"max_num_seqs": 4})
+
+
+def test_a_closed_port_is_waited_for_until_the_user_gives_the_setting_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody listens: asked again and again; left out after that, the setting has failed, and for this reason."""
     monkeypatch.setattr("runner.engines.readiness._FOREIGN_PATIENCE_S", 0.1)
     played = Played(yes, lambda: setattr(played, "skip", True) is not None)
-    with pytest.raises(SettingSkipped, match="skipped by the user"):
+    with pytest.raises(SettingFailed, match=r"given up by the user: .*does not answer"):
         apply(by_hand(f"http://127.0.0.1:{free_port()}"), played, {"max_num_seqs": 4})
     assert "does not answer" in played.asked[1]
     assert played.thanked == 1
