@@ -64,7 +64,7 @@ def simulate(args: argparse.Namespace) -> int:
     """One sweep file in virtual time; what it leaves is a sweep like any other, marked as simulated."""
     from dataclasses import asdict
 
-    from runner.queue import enqueue, hold_lock
+    from runner.queue import check_cell_count, enqueue, hold_lock
     from runner.simulated_sweep import check_virtual
     from runner.simulator.profile import load_profile
     from runner.simulator.virtual_server import for_virtual_time
@@ -73,8 +73,9 @@ def simulate(args: argparse.Namespace) -> int:
     config = for_virtual_time(load_sweep(args.sweep))
     profile = load_profile(args.profile) if args.profile else None
     _check_report(args.report)
-    _ask_if_large(config, args.yes)
+    _ask_if_large(config, args.yes, virtual=True)
     try:
+        check_cell_count(config)
         check_virtual(config, profile)
     except ConfigError as e:
         raise ConfigError(f"{args.sweep}: {e}") from None
@@ -239,12 +240,13 @@ def _check_report(path: Path | None) -> None:
         raise ConfigError(f"{path} cannot be written; check its permissions, or write the page elsewhere")
 
 
-def _ask_if_large(config: SweepConfig, yes: bool) -> None:
+def _ask_if_large(config: SweepConfig, yes: bool, virtual: bool = False) -> None:
     cells = count_points(config)
     if cells < ASK_FROM_CELLS or yes:
         return
     hours = cells * (config.run.warmup + config.run.duration_s) / 3600
-    text = f"this sweep has {cells:,} cells and takes at least {hours:,.0f} hours"
+    takes = f"calculates {hours:,.0f} hours of load" if virtual else f"takes at least {hours:,.0f} hours"
+    text = f"this sweep has {cells:,} cells and {takes}"
     if not sys.stdin.isatty():
         raise ConfigError(f"{text}; shorten the lists in [grid], or pass --yes if you mean it")
     print(f"{text}. Start it? [y/N] ", end="", file=sys.stderr, flush=True)

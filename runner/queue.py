@@ -45,6 +45,12 @@ def new_sweep_id(name: str, created_unix_ns: int) -> str:
     return f"{stamp}-{slug}-{''.join(random.SystemRandom().choices(_SUFFIX, k=4))}"
 
 
+def check_cell_count(config: SweepConfig) -> None:
+    """Raises ConfigError for more cells than a result can hold."""
+    if (cells := count_points(config)) > MOST_CELLS:
+        raise ConfigError(f"this sweep has {cells:,} cells, and one result holds at most {MOST_CELLS:,}; split [grid]")
+
+
 def enqueue(
     data_dir: Path,
     config: SweepConfig,
@@ -61,8 +67,7 @@ def enqueue(
     simulated: in virtual time, with the speed of `profile` (an EngineProfile as plain data) or of the config.
     Raises ConfigError for more cells than a result can hold.
     """
-    if (cells := count_points(config)) > MOST_CELLS:
-        raise ConfigError(f"this sweep has {cells:,} cells, and one result holds at most {MOST_CELLS:,}; split [grid]")
+    check_cell_count(config)
     traces = read_trace_texts(config, base)
     created = time.time_ns()
     sweep_id = new_sweep_id(config.name, created)

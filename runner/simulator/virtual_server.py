@@ -3,6 +3,7 @@
 import argparse
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from functools import cache
 from typing import Any, NoReturn
 
 from runner.config import Backend, Scalar, SweepConfig
@@ -31,6 +32,14 @@ class Stand:
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         raise ConfigError(f"virtual time cannot take a setting of [grid] or [backend]: {message}")
+
+
+@cache
+def _parser() -> _Parser:
+    """One for all settings of a sweep: to make it takes far longer than to use it."""
+    parser = _Parser(prog="goodput engine", add_help=False, allow_abbrev=False)
+    add_arguments(parser)
+    return parser
 
 
 def for_virtual_time(config: SweepConfig) -> SweepConfig:
@@ -65,9 +74,7 @@ def stand_for(config: SweepConfig, setting: Mapping[str, Scalar], profile: Engin
     backend = config.backend
     named = backend if profile is None else backend.model_copy(update=dict.fromkeys(SPEEDS))
     flags = simulator_args(named, setting)
-    parser = _Parser(prog="goodput engine", add_help=False, allow_abbrev=False)
-    add_arguments(parser)
-    settings = server_settings(parser.parse_args(flags), profile)
+    settings = server_settings(_parser().parse_args(flags), profile)
     cost = settings.profile.cost
     if min(iteration_ms(cost, BatchShape(1, 1)), iteration_ms(cost, BatchShape(decode_seqs=1))) < LEAST_MS:
         raise ConfigError("the cost model says that an iteration takes no time; give its a (and a_prefill) in ms")

@@ -141,6 +141,17 @@ def test_failures_in_a_row_end_it_when_asked_to(tmp_path: Path, capsys: pytest.C
     assert list(read_sweep(folder).cells["status"]) == ["failed", "failed", "ok"]
 
 
+def test_a_large_grid_is_asked_about_as_what_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """10,000 cells of an hour: hours of load, which nobody waits for; 90,000 are refused before any is looked at."""
+    run = {"duration_s": 3500, "warmup_s": 100}
+    for side, more, says in ((100, [], "10,000 cells and calculates 10,000 hours of load"), (300, ["--yes"], "50,000")):
+        grid = {k: list(range(1, side + 1)) for k in ("max_num_seqs", "max_num_batched_tokens")}
+        sweep = write_toml(tmp_path / "v.toml", quick_raw(grid={**grid, "request_rate": [1.0]}, run=run))
+        assert main(["simulate", str(sweep), "--data", str(tmp_path / "data"), *more]) == 2
+        assert says in capsys.readouterr().err
+    assert not (tmp_path / "data").exists()
+
+
 def test_a_cell_that_is_given_up_leaves_nothing() -> None:
     """Ctrl-C in the middle: the cell is run anew by resume."""
     long = {"duration_s": 60, "warmup_s": 1}
