@@ -22,6 +22,8 @@ _BAD_FLAG = re.compile(
     re.IGNORECASE,
 )
 _ASSERTION = re.compile(r"GGML_ASSERT|AssertionError|\bassert(ion)?\b[^\n]*fail|GGML_ABORT", re.IGNORECASE)
+# the last word of a Python server, such as vLLM's "Value error, max_num_batched_tokens (32) must be …"
+_PYTHON_ERROR = re.compile(r"^\s*Value error, \S|^(?:\([^)]*\) )?(?:\w+\.)*\w*(?:Error|Exception): \S")
 _SHOWN_LINES = 20
 _SHOWN_CHARACTERS = 160
 _KILLED = (-9, 137)  # ours and, behind a shell or a container, 128 + 9
@@ -52,7 +54,7 @@ def died(exit_code: int | None, log: str, when: str) -> SettingFailed:
             "lower the context or the batch limits of this setting, or end what else needs memory"
         )
         return SettingFailed("out_of_memory", detail, exit_code=exit_code, log_tail=tail)
-    said = _line(_ASSERTION, log)
+    said = _line(_ASSERTION, log) or _line(_PYTHON_ERROR, log)
     why = f": {said}" if said else f"; {_where_to_look(tail)}"
     return SettingFailed("exited", f"the server ended {when} ({how}){why}", exit_code=exit_code, log_tail=tail)
 
@@ -85,7 +87,7 @@ def _where_to_look(tail: str) -> str:
 def _line(pattern: re.Pattern[str], log: str) -> str | None:
     """The last line of the log in which the pattern stands, cut to a length that fits into a sentence."""
     found = [line.strip() for line in log.splitlines() if pattern.search(line)]
-    return found[-1][:_SHOWN_CHARACTERS] if found else None
+    return found[-1].partition(" [type=")[0][:_SHOWN_CHARACTERS] if found else None
 
 
 def log_tail(log: str) -> str:

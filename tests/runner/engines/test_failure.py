@@ -98,3 +98,20 @@ def test_no_log_lines_are_pointed_at_where_there_are_none() -> None:
 def test_log_tail_is_the_last_lines_that_say_something() -> None:
     """Twenty lines, blank ones left out."""
     assert log_tail("\n".join(f"line {n}\n" for n in range(30))).splitlines() == [f"line {n}" for n in range(10, 30)]
+
+
+def test_the_last_word_of_a_python_server_is_quoted() -> None:
+    """What vLLM 0.32 says of a token budget below its sequences, without pydantic's own notes behind it."""
+    log = """Traceback (most recent call last):
+  File "arg_utils.py", line 2617, in create_engine_config
+    scheduler_config = SchedulerConfig(
+pydantic_core._pydantic_core.ValidationError: 1 validation error for SchedulerConfig
+  Value error, max_num_batched_tokens (32) must be greater than or equal to max_num_seqs (64). [type=value_error, input]
+    For further information visit https://errors.pydantic.dev/2.14/v/value_error
+"""
+    failure = died(1, log, "while starting")
+    assert failure.error_kind == "exited"
+    assert str(failure) == (
+        "the server ended while starting (exit code 1): "
+        "Value error, max_num_batched_tokens (32) must be greater than or equal to max_num_seqs (64)."
+    )
