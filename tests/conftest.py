@@ -21,7 +21,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """With `-n 2 --dist loadgroup` one worker takes all real-time tests, the other one file of the rest after another."""
+    """With `-n 2 --dist loadgroup` one worker takes all real-time tests, the other the rest, file after file."""
     items.sort(key=lambda item: not _in_real_time(item.path))
     for item in items:
         group = "real time" if _in_real_time(item.path) else str(item.path)
