@@ -207,6 +207,8 @@ async def _virtual_cells(
     for plan in left:
         if too_many_failures(live, sweep_id, virtual.config.run.stop_after_failures, failed):
             return
+        if stop.is_set():  # a short cell is over before it asks
+            return
         live.begin_cell(plan.cell, "measure")
         rows = await asyncio.to_thread(virtual.run, plan, lambda: not stop.is_set())
         if rows is None:

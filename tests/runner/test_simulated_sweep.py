@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from dataclasses import asdict
@@ -150,6 +151,23 @@ def test_a_large_grid_is_asked_about_as_what_it_is(tmp_path: Path, capsys: pytes
         assert main(["simulate", str(sweep), "--data", str(tmp_path / "data"), *more]) == 2
         assert says in capsys.readouterr().err
     assert not (tmp_path / "data").exists()
+
+
+def test_ctrl_c_ends_a_sweep_of_cells_too_short_to_ask(tmp_path: Path) -> None:
+    """Exit code 130, what is finished is kept, and the rest is still to do."""
+    raw = quick_raw(grid={"max_num_seqs": list(range(1, 801)), "request_rate": [5.0]}, run={"duration_s": 1})
+    sweep = write_toml(tmp_path / "v.toml", raw)
+    command = [sys.executable, "-m", "app.cli", "simulate", str(sweep), "--data", str(tmp_path / "data")]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True) as process:
+        assert process.stderr is not None
+        while " 0/800 " in (line := process.stderr.readline()) or "/800" not in line:
+            assert line
+        process.send_signal(signal.SIGINT)
+        process.stderr.read()
+        assert process.wait(60) == 130
+    (summary,) = list_sweeps(tmp_path / "data")
+    assert summary.status == "stopped"
+    assert 0 < summary.cells_done < 800
 
 
 def test_a_cell_that_is_given_up_leaves_nothing() -> None:
