@@ -53,7 +53,8 @@ def measured(url: str, folder: Path, shared_prefix_tokens: int, **backend: str) 
 def test_a_shared_prefix_is_served_from_the_cache_as_meant(llama: str, tmp_path: Path, api: str) -> None:
     """200 of 300 tokens are shared: the observed hit share is the intended one, and no doubt is raised."""
     cell = measured(llama, tmp_path, 200, api=api)
-    assert cell["prefix_cache_hit_share_intended"] == pytest.approx(200 / 300, abs=0.03)
+    # of 300 tokens 200 are shared; the server counts some more or fewer, since words differ in tokens
+    assert cell["prefix_cache_hit_share_intended"] == pytest.approx(200 / 300, abs=0.07)
     assert cell["prefix_cache_hit_share"] == pytest.approx(cell["prefix_cache_hit_share_intended"], abs=0.08)
     assert not {"prefix_cached", "prefix_share_not_held"} & set(cell["flags"])
 

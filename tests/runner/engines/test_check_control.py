@@ -110,7 +110,7 @@ def test_an_address_that_is_none_is_refused(url: str) -> None:
         ({"scheduler": ["static"], "policy": ["priority"]}, "policy priority belongs to vllm_v1"),
         ({"scheduler": ["llama_cpp"], "max_num_seqs": [100_000]}, "leaves each slot 0 of the KV pool"),
         ({"batch_wait_ms": [-1]}, "-1 is below 0"),
-        ({"kv_link_gbit_per_s": [0]}, "0 is not above 0"),
+        ({"kv_link_gbit_per_s": [0]}, "0 is not a number above 0"),
         ({"preset": ["rtx3090/llama-3.1-8b/q4_k_m", "abacus/llama"]}, "abacus"),
         ({"scheduler": ["vllm_v1", "magic"]}, "magic"),
         ({"kv_tokens": [4096, 1]}, "at least 16"),

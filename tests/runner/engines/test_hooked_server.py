@@ -144,7 +144,7 @@ def test_a_hook_that_hangs_is_ended_with_all_its_group(tmp_path: Path, name: str
     assert f"control.{name} was still running after 1.5 s" in str(failed)
     assert f"raise control.{limit}" in str(failed)
     assert "waiting" in str(failed.log_tail)
-    assert processes_with("hang.sh") == []
+    assert processes_with(str(tmp_path / "hang.sh")) == []
     assert processes_with(nap) == []
 
 
@@ -268,7 +268,7 @@ def test_a_cancelled_start_ends_the_hook_and_runs_the_stop_hook(tmp_path: Path) 
     config = hooked_sweep(free_port(), [4], command=slow, stop_command=stop)
     asyncio.run(run())
     assert told.read_text().split() == ["start", "stop"]
-    assert processes_with("slow.sh") == []
+    assert processes_with(str(tmp_path / "slow.sh")) == []
     assert not (tmp_path / PID_FILE).exists()
 
 
