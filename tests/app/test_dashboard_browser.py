@@ -160,6 +160,7 @@ def test_demo_from_the_first_click_to_the_file_opened_offline(
             .flatMap(t => [...t.y]).reduce((a, b) => a + b, 0) < total""",
         arg=sum(before),
     )
+    settled(page)  # a click into a page that is being drawn anew is lost
     with page.expect_download() as download:
         page.get_by_role("button", name="Download as one HTML file").click()
     saved = tmp_path / "page.html"

@@ -107,6 +107,10 @@ def test_reads_in_the_middle_of_a_stream_are_kept_with_their_stamps_until_one_mu
         ours = socket.create_connection(listener.getsockname())
         theirs, _ = listener.accept()
         enable_stamps(ours)
+        ancillary: object = None
+        while not ancillary:  # the kernel begins to stamp some packets after it was asked to
+            theirs.send(b"x")
+            _, ancillary, _, _ = ours.recvmsg(100, 100)
         ours.setblocking(False)
 
         def on_read(data: bytes, ancillary: object) -> None:
