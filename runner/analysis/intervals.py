@@ -8,6 +8,7 @@ import numpy as np
 
 from runner.analysis.gaps import Bools, Floats
 from runner.analysis.percentiles import binomial
+from runner.analysis.student import p_value, t95
 
 Z95 = 1.959963984540054  # two-sided 95 % point of the normal distribution
 BATCHES = 10
@@ -75,18 +76,49 @@ def pool(shares: Sequence[Share]) -> Share:
 
 
 def paired_difference(a: Floats, b: Floats) -> tuple[float, float, float]:
-    """Mean of a - b over the same requests (in order of arrival) and its 95 % interval, by batch means where n allows.
+    """Mean of a - b over the same requests (in order of arrival) and its 95 % interval.
 
     Raises ValueError for arrays of different or zero length.
     """
+    mean, error, freedom = _paired(a, b)
+    half = t95(freedom) * error
+    return mean, mean - half, mean + half
+
+
+def paired_p_value(a: Floats, b: Floats) -> float:
+    """Two-sided p value of "a and b are equal on average over the same requests": `paired_difference` holds 0 exactly
+    when it is at least .05. 1.0 where all pairs are equal, and for a single pair.
+
+    Raises ValueError for arrays of different or zero length.
+    """
+    mean, error, freedom = _paired(a, b)
+    if mean == 0.0 or math.isinf(error):
+        return 1.0
+    return p_value(mean / error, freedom) if error > 0.0 else 0.0
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """P values adjusted for how many were asked, in their order: one below .05 stays a finding although the others
+    were tried too (Holm 1979, step-down: (m - j + 1) times the j-th smallest, never falling, at most 1).
+    """
+    order = sorted(range(len(p_values)), key=p_values.__getitem__)
+    adjusted, floor = [0.0] * len(p_values), 0.0
+    for place, index in enumerate(order):
+        floor = max(floor, min(1.0, (len(order) - place) * p_values[index]))
+        adjusted[index] = floor
+    return adjusted
+
+
+def _paired(a: Floats, b: Floats) -> tuple[float, float, int]:
+    """Mean of a - b, its standard error by batch means where n allows, and that error's degrees of freedom."""
     if len(a) != len(b) or not len(a):
         raise ValueError("paired values need the same requests on both sides")
     d = np.asarray(a, dtype=np.float64) - np.asarray(b, dtype=np.float64)
     mean, n = float(d.mean()), len(d)
-    variance = float(d.var(ddof=1)) / n if n > 1 else math.inf
+    variance, freedom = (float(d.var(ddof=1)) / n, n - 1) if n > 1 else (math.inf, 1)
     size = n // BATCHES
     if size >= SMALLEST_BATCH:
         means = d[: size * BATCHES].reshape(BATCHES, size).mean(axis=1)
-        variance = max(variance, float(np.var(means, ddof=1)) / BATCHES)
-    half = Z95 * math.sqrt(variance)
-    return mean, mean - half, mean + half
+        of_batches = float(np.var(means, ddof=1)) / BATCHES
+        variance, freedom = max(variance, of_batches), BATCHES - 1
+    return mean, math.sqrt(variance), freedom

@@ -5,7 +5,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from runner.analysis.intervals import Share, allowed_misses, design_effect, paired_difference, pool, wilson
+from runner.analysis.intervals import (
+    Share,
+    allowed_misses,
+    design_effect,
+    holm,
+    paired_difference,
+    paired_p_value,
+    pool,
+    wilson,
+)
 
 
 @pytest.mark.parametrize(
@@ -59,10 +68,10 @@ def test_pooled_repeats_add_their_effective_numbers() -> None:
 
 
 def test_paired_difference_by_hand() -> None:
-    """Differences 1, 0, 0, 1: mean 0.5, standard error sqrt(1/3)/2."""
+    """Differences 1, 0, 0, 1: mean 0.5, standard error sqrt(1/3)/2, 3 degrees of freedom."""
     mean, low, high = paired_difference(np.array([1.0, 1, 0, 1]), np.array([0.0, 1, 0, 0]))
     assert mean == 0.5
-    assert (high - low) / 2 == pytest.approx(1.959964 * (1 / 3) ** 0.5 / 2, rel=1e-6)
+    assert (high - low) / 2 == pytest.approx(3.182446 * (1 / 3) ** 0.5 / 2, rel=1e-6)
 
 
 def test_paired_difference_needs_pairs() -> None:
@@ -82,3 +91,31 @@ def test_allowed_misses_as_published(n: int, misses: int) -> None:
     """One-sided 95 % for a share of at least .90, as on the metrics page; 28 requests cannot prove it at all."""
     assert allowed_misses(n, 0.90) == misses
     assert allowed_misses(28, 0.90) == -1
+
+
+def test_paired_p_value_agrees_with_the_interval() -> None:
+    """Below .05 exactly when the interval leaves 0 out; 1 for equal settings and for a single pair."""
+    rng = np.random.default_rng(4)
+    sides = []
+    for shift in (0.0, 0.05, 0.1, 0.2) * 15:
+        a, b = rng.random(100) + shift, rng.random(100)
+        _, low, high = paired_difference(a, b)
+        sides.append(low <= 0 <= high)
+        assert (paired_p_value(a, b) >= 0.05) == sides[-1]
+    assert set(sides) == {True, False}
+    assert paired_p_value(np.ones(200), np.ones(200)) == 1.0
+    assert paired_p_value(np.ones(1), np.zeros(1)) == 1.0
+    assert paired_p_value(np.ones(200), np.zeros(200)) == 0.0
+
+
+def test_holm_of_a_published_example() -> None:
+    """p = .01, .04, .03, .005 of four: adjusted .03, .06, .06, .02, so two of them stand at 5 % (the example of R's
+    p.adjust pages and Wikipedia's Holm-Bonferroni article)."""
+    assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
+
+
+def test_holm_of_none_of_one_and_of_ones() -> None:
+    """Nothing asked, nothing told; a single p value stays; none is ever more than 1."""
+    assert holm([]) == []
+    assert holm([0.03]) == [0.03]
+    assert holm([0.9, 0.8, 0.0]) == pytest.approx([1.0, 1.0, 0.0])
