@@ -239,6 +239,7 @@ class Run(_Model):
     # The first cell once more at the end, to see whether the machine changed. auto: from 20 minutes and 4 cells on
     # of a real server.
     drift_check: StrictBool | Literal["auto"] = "auto"
+    alone: str | None = None  # a class without slo that is measured once more by itself: a time window of its own
     stop_after_failures: int | None = Field(None, ge=1)  # failed cells in a row that end the sweep; default: never
     # "07:00" (local time, the next one) or a date with time: best information first, no cell that would end later
     stop_by: Annotated[str | None, BeforeValidator(_time_as_text)] = None
@@ -285,6 +286,8 @@ class SweepConfig(_Model):
         if len(set(names)) != len(names):
             raise ValueError("two classes have the same name")
         _check_caps_of_none(self)
+        if self.run.alone and not any(c.name == self.run.alone and not c.weight and not c.slo for c in self.classes):
+            raise ValueError(f"run.alone names {self.run.alone}; name a class with neither slo nor weight")
         for key in self.grid:
             name = key.removesuffix("_max_in_flight")
             if name != key and name not in names:
@@ -308,14 +311,16 @@ class SweepConfig(_Model):
 
 
 def is_load_key(key: str) -> bool:
-    """True for load axes: request_rate, load_scale, max_concurrency, <class>_max_in_flight."""
-    return key in LOAD_AXES or key.endswith("_max_in_flight")
+    """True for load axes: request_rate, load_scale, max_concurrency, <class>_max_in_flight, and `only` (a class)."""
+    return key in (*LOAD_AXES, "only") or key.endswith("_max_in_flight")
 
 
 def _check_grid(config: SweepConfig) -> None:
     if not config.grid:
         raise ValueError("grid is empty: give at least one list, such as request_rate = [1.0]")
     for key, values in config.grid.items():
+        if key == "only":
+            raise ValueError('grid.only is no setting; run.alone = "class" measures a class by itself')
         if not re.fullmatch(r"[a-z][a-z0-9_]*", key):
             raise ValueError(f"grid key {key!r} must be lower-case letters, digits and underscores")
         if not values:

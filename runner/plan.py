@@ -40,9 +40,17 @@ def plan_cells(config: SweepConfig) -> list[PlannedCell]:
         PlannedCell(n, setting, level, repeat)
         for n, (setting, level, repeat) in enumerate(order(settings, load, config.run.repeats))
     ]
+    if config.run.alone is not None:
+        cells.append(PlannedCell(len(cells), cells[0].setting, _load_alone(config, config.run.alone), 0))
     if checks_drift(config):
         cells.append(PlannedCell(len(cells), cells[0].setting, cells[0].load, config.run.repeats, drift=True))
     return cells
+
+
+def _load_alone(config: SweepConfig, name: str) -> dict[str, Scalar]:
+    """Only that class, held back as little as anywhere in the sweep."""
+    caps = config.grid.get(f"{name}_max_in_flight")
+    return {**({f"{name}_max_in_flight": max(caps, key=_by_size)} if caps else {}), "only": name}
 
 
 def trace_seed(config: SweepConfig, plan: PlannedCell) -> int:
@@ -52,7 +60,7 @@ def trace_seed(config: SweepConfig, plan: PlannedCell) -> int:
 
 def count_cells(config: SweepConfig) -> int:
     """Number of planned cells without building them (a typo can ask for millions)."""
-    return count_points(config) + checks_drift(config)
+    return count_points(config) + (config.run.alone is not None) + checks_drift(config)
 
 
 def checks_drift(config: SweepConfig) -> bool:

@@ -134,7 +134,7 @@ def points_of(
     own = verdicts_of(prepared, judged, rule)
     groups: dict[str, list[tuple[CellFacts, Row]]] = {}
     for facts, row in zip(prepared.cells, rows, strict=True):
-        if facts.window_s:
+        if facts.window_s and "only" not in facts.load:  # nobody's promise was asked for there
             groups.setdefault(group_key(facts.setting, facts.load), []).append((facts, row))
     return [_point(group, targets, own, prepared) for group in groups.values()]
 

@@ -96,11 +96,13 @@ def build_trace(
       load_scale       multiplies the rate of `rate` classes and speeds up `trace` classes;
       max_concurrency  the classes with a weight run as ONE closed loop of that many workers, each request's class
                        drawn by weight; with no such class, the `closed` classes share it as they share their own total.
+      only             a class's name: no other class is sent, and there is none of the above.
     `<class>_max_in_flight` keys are for `in_flight_caps`. `salt` must differ between cells and sweeps: it changes the
     prompts and nothing else, so that no cell is served from what an earlier one left in a prefix cache.
     `rows`: parsed trace of each `trace` class, by class name; it is sent once, its lengths go before the class's own.
     Raises ConfigError when a class has nothing that says how often it is sent.
     """
+    classes = [c for c in classes if c.name == load.get("only", c.name)]
     _check_load(classes, load)
     total_ns = round(total_s * 1e9)
     specs: list[RequestSpec] = []

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from runner.config import SweepConfig
 from runner.estimate import count_starts
+from runner.load.workload import build_trace
 from runner.plan import checks_drift, count_cells, count_points, plan_cells, trace_seed
 from tests.support.small_sweeps import quick_config
 
@@ -88,3 +89,19 @@ def test_left_to_itself_a_sweep_of_20_minutes_checks_drift(
     assert len(plan_cells(found)) == count_cells(found) == rates + wanted
     assert count_points(found) == rates
     assert not checks_drift(quick_config(grid=grid, run=run))  # the built-in engine's speed is a cost model's
+
+
+def test_a_class_alone_is_one_more_cell_with_nobody_beside_it() -> None:
+    """`run.alone`: in the first setting, held back as little as anywhere; no other class is sent, and no load axis."""
+    jobs = {"name": "jobs", "dump": {"count": 5, "at_s": 0.5}, "prompt_tokens": 8, "output_tokens": 4}
+    found = quick_config(
+        grid={"max_num_seqs": [1, 4], "request_rate": [9], "jobs_max_in_flight": [0, 5, 2]},
+        run={"duration_s": 1.0, "warmup_s": 0.2, "drain_s": 2.0, "alone": "jobs"},
+        classes=[*(c.model_dump(exclude_none=True) for c in quick_config().classes), jobs],
+    )
+    cells = plan_cells(found)
+    assert len(cells) == count_cells(found) == 7
+    assert (cells[-1].setting, cells[-1].load) == ({"max_num_seqs": 1}, {"jobs_max_in_flight": 5, "only": "jobs"})
+    sent = build_trace(found.classes, cells[-1].load, 1.2, 1)
+    assert [spec.class_name for spec in sent.open_loop] == ["jobs"] * 5
+    assert not sent.closed_loops
