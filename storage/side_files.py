@@ -11,6 +11,7 @@ import json
 import os
 import time
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -41,6 +42,7 @@ class SweepSummary:
     verdict: str | None
     simulated: bool
     folder: Path
+    source: str = ""  # what asked for it: a file's name, "dashboard", "quick check", the id of an earlier sweep
 
 
 def write_state(folder: Path, state: dict[str, Any]) -> None:
@@ -173,20 +175,43 @@ def _status(state: dict[str, Any] | None, now_unix_ns: int) -> str:
 
 
 def _summary(folder: Path, now_unix_ns: int) -> SweepSummary:
-    sweep = read_json(folder / SWEEP)
+    asked_for = _asked_for(folder / SWEEP)
     state = read_state(folder)
     verdict = (state or {}).get("verdict")
     return SweepSummary(
         sweep_id=folder.name,
-        name=str((sweep or {}).get("name") or folder.name),
-        status="damaged" if sweep is None else _status(state, now_unix_ns),
-        created_unix_ns=_count((sweep or {}).get("created_unix_ns")),
+        name=asked_for.get("name") or folder.name,
+        status="damaged" if not asked_for else _status(state, now_unix_ns),
+        created_unix_ns=asked_for.get("created_unix_ns", 0),
         cells_total=_count((state or {}).get("cells_total")),
         cells_done=_count((state or {}).get("cells_done")),
         verdict=verdict if isinstance(verdict, str) else None,
-        simulated=(sweep or {}).get("simulated") is True,
+        simulated=asked_for.get("simulated") is True,
         folder=folder,
+        source=asked_for.get("source", ""),
     )
+
+
+def _asked_for(path: Path) -> dict[str, Any]:
+    """What the list tells of a sweep.json, which never changes and may hold a trace of megabytes: read once."""
+    try:
+        found = path.stat()
+    except OSError:
+        return {}
+    return _read_asked_for(path, found.st_ino, found.st_ctime_ns, found.st_size)
+
+
+@lru_cache(maxsize=4096)
+def _read_asked_for(path: Path, inode: int, changed_ns: int, size: int) -> dict[str, Any]:
+    sweep = read_json(path)
+    if sweep is None:
+        return {}
+    return {
+        "name": str(sweep.get("name") or ""),
+        "created_unix_ns": _count(sweep.get("created_unix_ns")),
+        "simulated": sweep.get("simulated") is True,
+        "source": str(sweep.get("source") or ""),
+    }
 
 
 def _count(value: object) -> int:
