@@ -29,6 +29,7 @@ ONLY_IN = {
 }
 PURE = (
     "runner/config.py",
+    "runner/config_checks.py",
     "runner/config_errors.py",
     "runner/plan.py",
     "runner/secret_names.py",

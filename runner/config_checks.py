@@ -1,0 +1,77 @@
+"""What must hold between the parts of a sweep file. PURE. Each check raises ValueError: one plain sentence."""
+
+import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from runner.config import SweepConfig
+
+LOAD_AXES = ("request_rate", "load_scale", "max_concurrency")
+MOST_REQUESTS = 10_000_000  # of one class in one cell
+
+
+def is_load_key(key: str) -> bool:
+    """True for load axes: request_rate, load_scale, max_concurrency, <class>_max_in_flight, and `only` (a class)."""
+    return key in (*LOAD_AXES, "only") or key.endswith("_max_in_flight")
+
+
+def check_grid(config: "SweepConfig") -> None:
+    if not config.grid:
+        raise ValueError("grid is empty: give at least one list, such as request_rate = [1.0]")
+    for key, values in config.grid.items():
+        if key == "only":
+            raise ValueError('grid.only is no setting; run.alone = "class" measures a class by itself')
+        if not re.fullmatch(r"[a-z][a-z0-9_]*", key):
+            raise ValueError(f"grid key {key!r} must be lower-case letters, digits and underscores")
+        if not values:
+            raise ValueError(f"grid.{key} is an empty list: give at least one value")
+        if len({(isinstance(v, bool), v) for v in values}) != len(values):
+            raise ValueError(f"grid.{key} lists a value twice")
+        positive_ints = ("max_concurrency", "max_num_seqs", "max_num_batched_tokens", "kv_tokens",
+                         "prefill_instances", "decode_instances")  # fmt: skip
+        capped = key.endswith("_max_in_flight")
+        if key in positive_ints or capped:
+            least = 0 if capped else 1
+            if not all(isinstance(v, int) and not isinstance(v, bool) and v >= least for v in values):
+                raise ValueError(f"grid.{key} needs whole numbers of at least {least}")
+        elif key in LOAD_AXES and not all(
+            isinstance(v, (int, float)) and not isinstance(v, bool) and v > 0 for v in values
+        ):
+            raise ValueError(f"grid.{key} needs numbers above 0")
+    loads = [k for k in LOAD_AXES if k in config.grid]
+    if len(loads) > 1:
+        raise ValueError(f"grid has {' and '.join(loads)}: give one load axis")
+    by_weight = any(c.weight is not None for c in config.classes)
+    if by_weight and not any(k in config.grid for k in LOAD_AXES):
+        raise ValueError("classes with a weight need request_rate or max_concurrency in grid")
+    if by_weight and "load_scale" in config.grid:
+        raise ValueError("load_scale scales classes with a rate or a trace; classes with a weight need request_rate")
+    if "request_rate" in config.grid and not by_weight:
+        raise ValueError("grid has request_rate, but no class has a weight to share it")
+    if "max_concurrency" in config.grid and not by_weight and not any(c.closed for c in config.classes):
+        raise ValueError("grid has max_concurrency, but no class has a weight or closed = { concurrency = … }")
+
+
+def check_caps_of_none(config: "SweepConfig") -> None:
+    """A cap of 0 keeps a class from being sent at all: the baseline beside which background work is judged."""
+    unsent = [c for c in config.classes if 0 in config.grid.get(f"{c.name}_max_in_flight", ())]
+    for c in unsent:
+        if c.slo is not None:
+            raise ValueError(
+                f"grid.{c.name}_max_in_flight = 0 would send none of {c.name}, which has targets; 0 is for background "
+                "classes, without slo: use at least 1"
+            )
+    if unsent and len(unsent) == len(config.classes):
+        raise ValueError(f"grid.{unsent[0].name}_max_in_flight = 0 would leave nothing to send: use at least 1")
+
+
+def check_arrivals(config: "SweepConfig") -> None:
+    """Every class must send something in the time a cell has, and no more than fits into memory."""
+    total_s = config.run.warmup + config.run.duration_s
+    scale = max((float(v) for v in config.grid.get("load_scale", ())), default=1.0)
+    rates = [float(v) for v in config.grid.get("request_rate", ())] + [(c.rate or 0.0) * scale for c in config.classes]
+    if max(rates, default=0.0) * total_s > MOST_REQUESTS:
+        raise ValueError(f"a cell would send over {MOST_REQUESTS:,} requests: lower the rate or run.duration_s")
+    for c in config.classes:
+        if c.dump and c.dump.at_s >= total_s:
+            raise ValueError(f"classes.{c.name}.dump.at_s is behind the end of a cell, which takes {total_s:g} s")
