@@ -53,40 +53,59 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument("--client", action="append", choices=CLIENTS, help="measure only this one; may be repeated")
     parser.add_argument("--seconds", type=float, default=6.0, help="time in which requests are sent (default 6)")
-    parser.add_argument("--tokens", type=int, default=100, help="tokens of each stream (default 100)")
+    parser.add_argument(
+        "--rounds", type=int, default=3,
+        help="measure all clients in turn so often and tell the median of each figure (default 3)",
+    )  # fmt: skip
+    parser.add_argument("--tokens", type=int, default=100, help="tokens of each stream (default 100; N/s: 32)")
 
 
 def run(args: argparse.Namespace) -> int:
     """Prints the figures; exit code 0. Raises GoodputError."""
     scenarios = [parse_scenario(text, args.tokens) for text in args.scenario or DEFAULT_SCENARIOS]
-    if args.seconds < 1.5 or args.tokens < 2:
-        raise ConfigError("bench-client: --seconds must be at least 1.5 and --tokens at least 2")
-    from runner.bench.figures import beside_aiohttp  # brings pandas, which `goodput --help` shall not wait for
+    if args.seconds < 1.5 or args.tokens < 2 or args.rounds < 1:
+        raise ConfigError("bench-client: --seconds must be at least 1.5, --tokens at least 2 and --rounds at least 1")
+    # these bring pandas, which `goodput --help` shall not wait for
+    from runner.bench.figures import beside_aiohttp, middle_of
     from runner.environment import describe_machine, machine_name
 
     machine = describe_machine()
     results = []
     for scenario in scenarios:
-        for client in args.client or clients_for(scenario):
-            missing = [m for m in NEEDS[client] if importlib.util.find_spec(m) is None]
-            if missing:
-                tell(f"{client} is not measured: {' and '.join(missing)} is not installed (extra: bench)")
-                continue
-            tell(f"{client}: {scenario.name} …")
-            figures = measure(client, scenario, args.seconds)
+        clients = _installed(args.client or clients_for(scenario))
+        rounds = []
+        for number in range(args.rounds):
+            tell(f"{scenario.name}, round {number + 1} of {args.rounds}: {', '.join(clients)} …")
             asked = {"rate_per_s": scenario.rate, "requests_per_s": scenario.requests_per_s or None}
-            results.append({"client": client, "scenario": scenario.name, **asked, **figures})
+            rounds.append(
+                beside_aiohttp(
+                    [
+                        {"client": c, "scenario": scenario.name, **asked, **measure(c, scenario, args.seconds)}
+                        for c in clients
+                    ]
+                )
+            )
+        results += [middle_of(of_one_client) for of_one_client in zip(*rounds, strict=True)]
     report = {
         "hardware": machine_name(machine),
         "python": platform.python_version(),
         "load_average_1m": machine["load_average_1m"],
-        "results": beside_aiohttp(results),
+        "results": results,
     }
     if args.json:
         print(json.dumps(report, allow_nan=False))
     else:
         print(table(report), file=sys.stderr)
     return 0
+
+
+def _installed(clients: list[str]) -> list[str]:
+    """Those whose libraries are here; the others are told of."""
+    for client in clients:
+        missing = [m for m in NEEDS[client] if importlib.util.find_spec(m) is None]
+        if missing:
+            tell(f"{client} is not measured: {' and '.join(missing)} is not installed (extra: bench)")
+    return [c for c in clients if all(importlib.util.find_spec(m) for m in NEEDS[c])]
 
 
 def tell(line: str) -> None:

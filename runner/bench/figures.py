@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
+from statistics import median, median_low
 from typing import Any
 
 from runner.analysis.prepare import CPU_SHARE, LOOP_LAG_MS
@@ -79,13 +80,39 @@ def saturated(samples: Sequence[Mapping[str, Any]], low_ns: int, high_ns: int) -
 
 
 def beside_aiohttp(results: Sequence[Figures]) -> list[Figures]:
-    """Each result with `cpu_ratio_to_aiohttp`, its CPU time per event over aiohttp's in the same scenario."""
+    """The results of one round, each with `cpu_ratio_to_aiohttp`: its CPU time per event over aiohttp's in the same
+    scenario."""
     base = {r["scenario"]: r["cpu_us_per_event"] for r in results if r["client"] == "aiohttp"}
     with_ratio = []
     for result in results:
         own, other = result["cpu_us_per_event"], base.get(result["scenario"])
         with_ratio.append({**result, "cpu_ratio_to_aiohttp": round(own / other, 3) if own and other else None})
     return with_ratio
+
+
+def middle_of(rounds: Sequence[Figures]) -> Figures:
+    """Several rounds of one client in one scenario as one: the median of each number, over the rounds that have it.
+
+    What is true or false is told as the worse: saturated in any round, the kernel's clock in all of them. The speed of
+    a small machine's processor changes by a third within seconds, so one round alone says little about CPU time.
+    """
+    first = rounds[0]
+    out: Figures = {}
+    for key, value in first.items():
+        told = [r[key] for r in rounds if r[key] is not None]
+        if isinstance(value, Mapping):
+            out[key] = middle_of([r[key] for r in rounds])
+        elif key == "saturated":
+            out[key] = any(told) if told else None
+        elif key == "clock":
+            out[key] = value if len(set(told)) == 1 else "user"
+        elif told and isinstance(told[0], float):
+            out[key] = round(median(told), 4)
+        elif told and isinstance(told[0], int):
+            out[key] = median_low(told)
+        else:
+            out[key] = value
+    return {**out, "rounds": len(rounds)} if "client" in first else out
 
 
 def percentiles(values: Sequence[float]) -> dict[str, float | None]:

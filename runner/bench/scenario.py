@@ -7,7 +7,7 @@ from runner.errors import ConfigError
 
 RAMP_S = 2.0
 SETTLE_S = 0.5
-SHORT_TOKENS = 4
+SHORT_TOKENS = 32  # two spoken sentences; answers of a few tokens would measure HTTP requests, not streams
 SHORT_RATE = 50.0
 EXAMPLES = "256x50 (streams x tokens per second of each) or 500/s (requests per second, short answers)"
 
@@ -28,7 +28,8 @@ class Scenario:
 
 
 def parse_scenario(text: str, tokens: int) -> Scenario:
-    """ "256x50" -> 256 streams of 50 tokens/s each, answers of `tokens`; "500/s" -> 500 short requests a second."""
+    """ "256x50" -> 256 streams of 50 tokens/s each, answers of `tokens`; "500/s" -> 500 requests a second with
+    answers of 32 tokens."""
     if (match := re.fullmatch(r"(\d+)x(\d+(?:\.\d+)?)", text)) and int(match[1]) >= 1 and float(match[2]) > 0:
         return Scenario(text, int(match[1]), 0.0, float(match[2]), tokens)
     if (match := re.fullmatch(r"(\d+(?:\.\d+)?)/s", text)) and float(match[1]) > 0:

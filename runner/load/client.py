@@ -10,6 +10,7 @@ import os
 from dataclasses import dataclass, field
 from functools import lru_cache
 from time import monotonic_ns
+from typing import Any
 
 import httpx
 
@@ -136,37 +137,37 @@ def read_answer(answer: Answer) -> Result:
         content = b"".join(data for _, data in reads)
         kind, detail, retry_after_s = classify_http_error(exchange.status, headers, content, secrets)
         error = (kind, detail)
-    sent = _sent_record(answer, error, retry_after_s)
+    sent = _sent(answer, error, retry_after_s)
     record = to_record(sent, facts, origin_ns=answer.slot.origin_ns, secrets=secrets)
     return Result(record, facts.text, facts.reasoning_text, facts.tool_calls) if facts else Result(record, "", "")
 
 
-def _sent_record(answer: Answer, error: tuple[str, str] | None, retry_after_s: float | None) -> RequestRecord:
-    """What was asked and what the transport saw, on the cell's clock."""
+def _sent(answer: Answer, error: tuple[str, str] | None, retry_after_s: float | None) -> dict[str, Any]:
+    """What was asked and what the transport saw, on the cell's clock, by the names of a RequestRecord."""
     exchange, slot = answer.exchange, answer.slot
-    return RequestRecord(
-        cell=slot.cell,
-        request=slot.request,
-        class_name=slot.class_name,
-        priority=answer.ask.priority or 0,
-        prompt_tokens_asked=slot.prompt_tokens_asked,
+    return {
+        "cell": slot.cell,
+        "request": slot.request,
+        "class_name": slot.class_name,
+        "priority": answer.ask.priority or 0,
+        "prompt_tokens_asked": slot.prompt_tokens_asked,
         # a mere upper bound is no length that the answer should have had
-        output_tokens_asked=answer.ask.max_tokens if answer.ask.hold_length else 0,
-        scheduled_ns=slot.scheduled_ns - slot.origin_ns,
-        sent_ns=_since(exchange.sent_ns, slot.origin_ns),
-        connect_ns=exchange.connect_ns,
-        tls_ns=exchange.tls_ns,
-        first_byte_ns=_since(exchange.first_byte_ns, slot.origin_ns),
-        end_ns=_since(exchange.end_ns, slot.origin_ns),
-        user_stamps=exchange.user_stamps,
-        retry_after_s=retry_after_s,
-        error_kind=error[0] if error else None,
-        error_detail=error[1] if error else None,
-        http_status=exchange.status,
-        reused_connection=exchange.reused,
-        resends=exchange.resends,
-        clock=exchange.clock,
-    )
+        "output_tokens_asked": answer.ask.max_tokens if answer.ask.hold_length else 0,
+        "scheduled_ns": slot.scheduled_ns - slot.origin_ns,
+        "sent_ns": _since(exchange.sent_ns, slot.origin_ns),
+        "connect_ns": exchange.connect_ns,
+        "tls_ns": exchange.tls_ns,
+        "first_byte_ns": _since(exchange.first_byte_ns, slot.origin_ns),
+        "end_ns": _since(exchange.end_ns, slot.origin_ns),
+        "user_stamps": exchange.user_stamps,
+        "retry_after_s": retry_after_s,
+        "error_kind": error[0] if error else None,
+        "error_detail": error[1] if error else None,
+        "http_status": exchange.status,
+        "reused_connection": exchange.reused,
+        "resends": exchange.resends,
+        "clock": exchange.clock,
+    }
 
 
 def _since(at_ns: int | None, origin_ns: int) -> int | None:

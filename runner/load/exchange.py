@@ -56,7 +56,10 @@ class Exchange:
 
     def header(self, name: bytes) -> bytes | None:
         """The first header of this name (lower case), None when absent."""
-        return next((value for key, value in self.headers if key.lower() == name), None)
+        for key, value in self.headers:
+            if key.lower() == name:
+                return value
+        return None
 
     def reads(self) -> list[StampedRead]:
         """Body bytes by read, content-encoding removed. Raises ExchangeError (http_error) when it can't be."""

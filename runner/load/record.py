@@ -1,7 +1,6 @@
 """From what an answer said and when its bytes came to the row that is stored."""
 
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate
 from operator import sub
 from typing import Any
@@ -22,32 +21,31 @@ _GUESSED = ("truncated", "empty_stream")
 
 
 def to_record(
-    sent: RequestRecord, facts: StreamFacts | None, *, origin_ns: int = 0, secrets: Iterable[str] = ()
+    sent: Mapping[str, Any], facts: StreamFacts | None, *, origin_ns: int = 0, secrets: Iterable[str] = ()
 ) -> RequestRecord:
     """The finished row of one request.
 
-    `sent` holds what was asked, the transport's stamps (ns since the cell's origin), the HTTP status and, if the
-    transport or the status told of one, `error_kind` and `error_detail`. `facts` is None where no answer was read
-    (no connection, an HTTP error); its stamps are on the transport's clock, on which the cell's origin is
-    `origin_ns`. `secrets` are hidden in the texts.
+    `sent` holds, by the names of a RequestRecord, what was asked, the transport's stamps (ns since the cell's origin),
+    the HTTP status and, if the transport or the status told of one, `error_kind` and `error_detail`. `facts` is None
+    where no answer was read (no connection, an HTTP error); its stamps are on the transport's clock, on which the
+    cell's origin is `origin_ns`. `secrets` are hidden in the texts.
 
     An error that the server told in its stream comes first; then the transport's (timeout, cancelled ...); then
     what the stream looks like. An answer that had reached its own end is good, whatever the connection did later.
     """
     told = {} if facts is None else _told(facts, origin_ns)
-    error_kind, error_detail = sent.error_kind, sent.error_detail
+    error_kind, error_detail = sent.get("error_kind"), sent.get("error_detail")
     if facts is not None and (error_kind is None or facts.error_kind not in _GUESSED):
         error_kind, error_detail = facts.error_kind, facts.error_detail
-    finish_reason = sent.finish_reason if facts is None else facts.finish_reason
-    # in one go: copying a row of forty columns costs more than reading a short answer
-    return replace(
-        sent,
-        **told,
-        outcome={None: "ok", "cancelled": "cancelled"}.get(error_kind, "error"),
-        error_kind=error_kind,
-        error_detail=None if error_detail is None else scrub(error_detail, secrets),
-        finish_reason=None if finish_reason is None else hide(finish_reason, secrets),
-    )
+    finish_reason = None if facts is None else facts.finish_reason
+    judged = {
+        "outcome": {None: "ok", "cancelled": "cancelled"}.get(error_kind, "error"),
+        "error_kind": error_kind,
+        "error_detail": None if error_detail is None else scrub(error_detail, secrets),
+        "finish_reason": None if finish_reason is None else hide(finish_reason, secrets),
+    }
+    # in one go: a frozen row of forty columns costs as much to make as a short answer to read
+    return RequestRecord(**{**sent, **told, **judged})
 
 
 def _told(facts: StreamFacts, origin_ns: int) -> dict[str, Any]:

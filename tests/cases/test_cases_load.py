@@ -6,7 +6,7 @@ import socket
 import time
 from collections import Counter
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import httpx
@@ -309,7 +309,7 @@ def test_one_or_no_token_has_no_time_per_token(case_id: str) -> None:
             continue
         data = b'data: {"choices":[{"delta":{},"finish_reason":"%s"}]}\n\ndata: [DONE]\n\n' % row["finish"].encode()
         facts = DIALECTS["openai_chat"].read_stream([(1, data)], content_type=None, clean_end=True)
-        rows.append(to_record(make_request(i, at_ms=i, ttft_ms=None), facts))
+        rows.append(to_record(asdict(make_request(i, at_ms=i, ttft_ms=None)), facts))
     zero = next(r for r in rows if not r.token_events)
     assert f"outcome {zero.outcome}/{zero.error_kind}" == expected["zero_token_row"]
     told = [request_object(r, "", "")["tpot_ms"] for r in rows]
@@ -366,7 +366,7 @@ def test_cached_prompt_tokens_are_read_wherever_they_are_told(case_id: str, api:
     """OpenAI's usage details, llama.cpp's timings in both of its dialects: 276 of 300."""
     facts = DIALECTS[api].read_stream([(1, b"data: " + chunk + b"\n\n")], content_type=None, clean_end=True)
     assert (facts.prompt_tokens, facts.cached_prompt_tokens) == (300, 276)
-    assert "prefix_cached" in request_object(to_record(make_request(), facts), "", "")["flags"]  # type: ignore[operator]
+    assert "prefix_cached" in request_object(to_record(asdict(make_request()), facts), "", "")["flags"]  # type: ignore[operator]
 
 
 @pytest.mark.parametrize("case_id", ["B21"])

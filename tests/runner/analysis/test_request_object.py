@@ -2,7 +2,7 @@
 
 import json
 import re
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 import pytest
@@ -50,10 +50,10 @@ def printed(case: StreamCase) -> dict[str, Any]:
     sent = replace(sent, end_ns=reads[-1][0])
     if case.status != 200:
         kind, detail, wait_s = classify_http_error(case.status, case.headers, b"".join(data for _, data in reads))
-        record = to_record(replace(sent, error_kind=kind, error_detail=detail, retry_after_s=wait_s), None)
+        record = to_record({**asdict(sent), "error_kind": kind, "error_detail": detail, "retry_after_s": wait_s}, None)
         return request_object(record, "", "")
     facts = DIALECTS[case.api].read_stream(reads, content_type=None, clean_end=case.end != "cut")
-    return request_object(to_record(sent, facts), facts.text, facts.reasoning_text)
+    return request_object(to_record(asdict(sent), facts), facts.text, facts.reasoning_text)
 
 
 @pytest.mark.parametrize("case", load_stream_cases(), ids=lambda case: case.id)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from runner.bench.command import add_arguments, clients_for, run, table
-from runner.bench.figures import beside_aiohttp, compare, open_share, percentiles, saturated
+from runner.bench.figures import beside_aiohttp, compare, middle_of, open_share, percentiles, saturated
 from runner.bench.measured_client import arrivals_ns
 from runner.bench.scenario import parse_scenario
 from runner.errors import ConfigError
@@ -79,6 +79,19 @@ def test_cost_is_told_beside_aiohttps_in_the_same_scenario() -> None:
     assert [row["cpu_ratio_to_aiohttp"] for row in told] == [0.5, 1.0, None, None]
 
 
+def test_several_rounds_are_told_by_the_median_of_each_figure() -> None:
+    """The middle of three, also inside a figure of its own; saturated once is saturated, and null where none has it."""
+    same = {"client": "goodput", "scenario": "a", "streams": 4, "open": None}
+    rounds = [
+        {**same, "cpu": cpu, "lag_ms": {"p50": lag, "p99": None}, "saturated": lag == 9.0, "clock": "kernel"}
+        for cpu, lag in ((30.0, 1.0), (20.0, 2.0), (40.0, 9.0))
+    ]
+    told = middle_of(rounds)
+    middle = {"cpu": 30.0, "lag_ms": {"p50": 2.0, "p99": None}, "saturated": True, "clock": "kernel"}
+    assert told == {**same, **middle, "rounds": 3}
+    assert middle_of([rounds[0], {**rounds[1], "clock": "user"}])["clock"] == "user"
+
+
 def test_arrivals_are_the_same_for_every_client() -> None:
     """About 500 in a second, in order, inside the time, and the same again."""
     due = arrivals_ns(500.0, 7, SECOND + 7)
@@ -102,10 +115,10 @@ def test_a_wrong_scenario_is_one_plain_sentence(text: str) -> None:
 
 
 def test_scenarios_are_streams_or_requests() -> None:
-    """256 streams of 50 tokens/s are 12,800 events a second, 500 requests of four tokens are 2,000."""
+    """256 streams of 50 tokens/s are 12,800 events a second, 500 answers of 32 tokens are 16,000."""
     closed, opened = parse_scenario("256x50", 100), parse_scenario("500/s", 100)
     assert (closed.streams, closed.rate, closed.tokens, closed.events_per_s) == (256, 50.0, 100, 12_800.0)
-    assert (opened.streams, opened.requests_per_s, opened.tokens, opened.events_per_s) == (0, 500.0, 4, 2000.0)
+    assert (opened.streams, opened.requests_per_s, opened.tokens, opened.events_per_s) == (0, 500.0, 32, 16_000.0)
     assert clients_for(parse_scenario("64x50", 100)) == ["goodput", "aiohttp", "httpx"]
     assert clients_for(opened) == clients_for(closed) == ["goodput", "aiohttp"]
 
@@ -113,8 +126,8 @@ def test_scenarios_are_streams_or_requests() -> None:
 def measured(scenario: str, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
     parser = argparse.ArgumentParser()
     add_arguments(parser)
-    line = ["--json", "--client", "goodput", "--scenario", scenario, "--seconds", "2.5", "--tokens", "50"]
-    assert run(parser.parse_args(line)) == 0
+    line = f"--json --client goodput --scenario {scenario} --seconds 2.5 --tokens 50 --rounds 1"
+    assert run(parser.parse_args(line.split())) == 0
     report = json.loads(capsys.readouterr().out)
     assert report["hardware"]
     (result,) = report["results"]
@@ -142,5 +155,5 @@ def test_the_command_measures_requests_by_their_schedule(capsys: pytest.CaptureF
     """Every request of the schedule was sent and answered, whatever the machine was doing."""
     result = measured("40/s", capsys)
     assert result["requests"] == len(arrivals_ns(40.0, 0, 2_500_000_000))
-    assert result["events"] == 4 * result["requests"]
+    assert result["events"] == 32 * result["requests"]
     assert result["streams_open_share"] is None

@@ -1,7 +1,7 @@
 """From facts to the stored row."""
 
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import pytest
 from hypothesis import given
@@ -14,7 +14,7 @@ from storage.columns import to_arrow
 from storage.records import RequestRecord
 
 ORIGIN_NS = 1_000_000_000
-SENT = RequestRecord(3, 7, "chat", 1, 32, 16, scheduled_ns=10, sent_ns=20, end_ns=9_000_000, http_status=200)
+SENT = asdict(RequestRecord(3, 7, "chat", 1, 32, 16, scheduled_ns=10, sent_ns=20, end_ns=9_000_000, http_status=200))
 FACTS = StreamFacts(
     text="ab",
     reasoning_text="",
@@ -47,7 +47,7 @@ def test_a_good_answer_becomes_a_row_on_the_cells_clock() -> None:
 
 def test_no_answer_keeps_the_transports_error_without_the_key() -> None:
     """A key that a server or library echoes never reaches the row."""
-    sent = replace(SENT, error_kind="unauthorized", error_detail="key SECRET123 refused for http://u:pw@host")
+    sent = {**SENT, "error_kind": "unauthorized", "error_detail": "key SECRET123 refused for http://u:pw@host"}
     record = to_record(sent, None, secrets=["SECRET123"])
     assert record.outcome == "error"
     assert record.error_detail == "key *** refused for http://***@host"
@@ -68,7 +68,7 @@ def test_the_better_informed_error_wins(
     in_stream: str | None, by_transport: str | None, kept: str | None, outcome: str
 ) -> None:
     """The server's own word, then the transport's, then what the stream looks like."""
-    sent = replace(SENT, error_kind=by_transport, error_detail=by_transport)
+    sent = {**SENT, "error_kind": by_transport, "error_detail": by_transport}
     record = to_record(sent, replace(FACTS, error_kind=in_stream, error_detail=in_stream))
     assert (record.error_kind, record.error_detail, record.outcome) == (kept, kept, outcome)
 
