@@ -8,8 +8,9 @@ import numpy as np
 import pandas as pd
 
 from runner.analysis.gaps import gap_table
+from runner.analysis.goodput import judge, verdicts
 from runner.analysis.prepare import Prepared, prepare
-from runner.analysis.result import score
+from runner.analysis.result import score, targets_of
 from runner.config import GapRule, Slo
 from runner.errors import BusyError, ConfigError
 from runner.queue import sweep_folder
@@ -142,3 +143,13 @@ def cell_rows(prepared: Prepared, cell: int) -> tuple[pd.DataFrame, pd.DataFrame
     facts = next(f for f in prepared.cells if f.cell == cell)
     engine = prepared.tables.engine
     return prepared.requests.iloc[facts.rows], engine[engine["cell"] == cell]
+
+
+def cell_verdicts(
+    prepared: Prepared, cell: int, targets: Mapping[str, Slo] | None = None, rule: GapRule | None = None
+) -> list[str | None]:
+    """ "met", "missed", "censored" or None (no targets) of each request of a cell, as the result object counts them."""
+    facts = next(f for f in prepared.cells if f.cell == cell)
+    rows = prepared.requests.iloc[facts.rows]
+    wanted = targets_of(prepared.config) if targets is None else targets
+    return list(verdicts(rows, judge(rows, wanted), rule))

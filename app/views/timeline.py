@@ -1,9 +1,11 @@
-"""One cell in time: requests as bars, chunks as ticks, engine curves below. PURE."""
+"""One cell in time: requests as bars, chunks as ticks, engine curves below on the same time axis. PURE."""
+
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
-from plotly.subplots import make_subplots
 
 from app.views import theme
 from app.words import ENGLISH, Words
@@ -16,85 +18,158 @@ MAX_SAMPLES = 600
 
 
 def timeline_figure(
-    requests: pd.DataFrame, engine: pd.DataFrame, words: Words = ENGLISH, *, dark: bool = False
+    requests: pd.DataFrame,
+    engine: pd.DataFrame,
+    words: Words = ENGLISH,
+    *,
+    from_s: float = 0.0,
+    marked: int | None = None,
+    dark: bool = False,
 ) -> go.Figure:
     """`requests`: rows of analysis' request table of one cell; `engine`: its EngineSample rows. x in s of the cell.
 
-    At most 300 requests (the first by arrival), 4000 ticks and 600 samples are drawn, so that a phone keeps up.
-    The server does not tell when a single request left its queue: waiting and prefill are one bar.
+    Drawn are at most 300 requests, the first that arrive from `from_s` on, 4000 ticks and 600 samples, so that a phone
+    keeps up. `marked`: a request whose bar is framed. `customdata` of a bar is [request, class]. The server does not
+    tell when a single request left its queue: waiting and prefill are one bar.
     """
-    fig = make_subplots(rows=3, cols=1, shared_xaxes=True, vertical_spacing=0.04, row_heights=[0.6, 0.22, 0.18])
-    theme.dress(fig, dark=dark, height=720)
-    shown = requests.sort_values("scheduled_ns", kind="stable").head(MAX_REQUESTS).reset_index(drop=True)
+    plots = {
+        "yaxis": (words.text("request, by arrival"), (0.47, 1.0)),
+        "yaxis2": (words.text("requests"), (0.22, 0.41)),
+        "yaxis3": (words.text("KV (%)"), (0.0, 0.16)),
+    }
+    fig = stacked_plots(plots, words, dark=dark)
+    fig.update_layout(yaxis={"autorange": "reversed"})
+    arrived = requests.sort_values("scheduled_ns", kind="stable")
+    arrived = arrived[seconds(arrived["scheduled_ns"]) >= from_s]
+    shown = arrived.head(MAX_REQUESTS).reset_index(drop=True)
     if len(shown):
-        _add_bars(fig, shown, words)
+        add_bars(fig, shown, engine, words, marked=marked, dark=dark)
         _add_ticks(fig, shown, words)
-    _add_engine(fig, engine, words)
-    fig.update_yaxes(title_text=words.text("request, by arrival"), autorange="reversed", row=1, col=1)
-    fig.update_yaxes(title_text=words.text("requests"), rangemode="tozero", row=2, col=1)
-    fig.update_yaxes(title_text=words.text("KV (%)"), range=[0, 102], row=3, col=1)
-    fig.update_xaxes(title_text=words.text("time in the cell (s)"), row=3, col=1)
-    fig.update_layout(hovermode="closest", hoversubplots="axis")
+        if len(arrived) > MAX_REQUESTS:
+            _, _, _, end = _ends(shown)
+            fig.update_xaxes(range=[from_s, float(np.nanmax(end))])
+    add_engine(fig, engine, words)
     return fig
 
 
-def _seconds(column: pd.Series) -> np.ndarray:
+def stacked_plots(
+    plots: Mapping[str, tuple[str, tuple[float, float]]], words: Words, *, dark: bool = False, height: int = 720
+) -> go.Figure:
+    """Empty plots above one another on one time axis, so that the line at the pointer runs through all of them.
+
+    `plots`: axis of the layout -> (title, (lower, upper) edge as shares of the height); yaxis2 counts requests, yaxis3
+    is the KV cache in percent and lies lowest.
+    """
+    fig = go.Figure()
+    theme.dress(fig, dark=dark, height=height)
+    axes = {name: {"title": {"text": t}, "domain": list(edges), "anchor": "x"} for name, (t, edges) in plots.items()}
+    fig.update_layout(hovermode="closest", barmode="overlay", bargap=0.15, **axes)
+    fig.update_layout(
+        xaxis={
+            "title": {"text": words.text("time in the cell (s)")},
+            "anchor": "y3",
+            "showspikes": True,
+            "spikemode": "across",
+            "spikesnap": "cursor",
+            "spikethickness": 1,
+            "spikedash": "dot",
+            "spikecolor": theme.GREY,
+        },
+        yaxis2={"rangemode": "tozero"},
+        yaxis3={"range": [0, 102]},
+    )
+    return fig
+
+
+def seconds(column: pd.Series) -> np.ndarray:
+    """A column in ns as s; null is NaN."""
     return np.asarray(pd.to_numeric(column, errors="coerce").to_numpy(dtype=float, na_value=np.nan) / 1e9)
 
 
 def _ends(rows: pd.DataFrame) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Scheduled, sent, first chunk and end in s; where a stage was not reached, the stage before ends at the end."""
-    scheduled, sent = _seconds(rows["scheduled_ns"]), _seconds(rows["sent_ns"])
-    end = _seconds(rows["end_ns"])
+    scheduled, sent = seconds(rows["scheduled_ns"]), seconds(rows["sent_ns"])
+    end = seconds(rows["end_ns"])
     end = np.where(np.isnan(end), scheduled, end)
     sent = np.where(np.isnan(sent), end, sent)
-    first = _seconds(rows["first_chunk_ns"])
+    first = seconds(rows["first_chunk_ns"])
     return scheduled, sent, np.where(np.isnan(first), end, first), end
 
 
-def _add_bars(fig: go.Figure, rows: pd.DataFrame, words: Words) -> None:
+def add_bars(
+    fig: go.Figure,
+    rows: pd.DataFrame,
+    engine: pd.DataFrame,
+    words: Words,
+    *,
+    marked: int | None = None,
+    dark: bool = False,
+) -> None:
+    """A bar for each stage of each request, from the first row downwards. Hover tells the engine at its start."""
     scheduled, sent, first, end = _ends(rows)
     ok = (rows["outcome"] == "ok").to_numpy()
+    everyone = np.ones(len(rows), bool)
     stages = (
-        (words.text("not sent yet"), scheduled, sent, theme.OKABE_ITO[5], np.ones(len(rows), bool)),
-        (words.text("queue + prefill"), sent, first, theme.OKABE_ITO[1], np.ones(len(rows), bool)),
+        (words.text("not sent yet"), scheduled, sent, theme.OKABE_ITO[5], everyone),
+        (words.text("queue + prefill"), sent, first, theme.OKABE_ITO[1], everyone),
         (words.text("decode"), first, end, theme.OKABE_ITO[0], ok),
         (words.text("decode, then failed or cut"), first, end, theme.GREY, ~ok),
     )
-    width = _width(rows)
+    ids = rows[["request", "class_name"]].to_numpy(dtype=object)
+    framed = np.equal(ids[:, 0].astype(np.int64), -1 if marked is None else marked)
     for name, start, stop, colour, which in stages:
         index = np.flatnonzero(which & (stop > start))
         if len(index) == 0:
             continue
-        x = np.column_stack([start[index], stop[index], np.full(len(index), np.nan)]).ravel()
-        y = np.repeat(index.astype(float), 3)
-        hover = [_hover(rows.iloc[i], name, stop[i] - start[i], words) for i in index]
-        fig.add_scatter(
-            x=[None if np.isnan(v) else round(float(v), 4) for v in x],
-            y=y.tolist(),
-            mode="lines",
-            line={"color": colour, "width": width},
-            text=np.repeat(hover, 3).tolist(),
-            hovertemplate="%{text}<extra></extra>",
+        state = engine_texts(engine, start[index], words)
+        hover = [_hover(ids[i], name, stop[i] - start[i], at, words) for i, at in zip(index, state, strict=True)]
+        fig.add_bar(
+            base=np.round(start[index], 4).tolist(),
+            x=np.round(stop[index] - start[index], 4).tolist(),
+            y=index.tolist(),
+            orientation="h",
+            marker={"color": colour, "line": {"color": theme.ink(dark), "width": np.where(framed[index], 2, 0)}},
+            customdata=[[int(ids[i][0]), str(ids[i][1])] for i in index],
+            hovertext=hover,
+            hovertemplate="%{hovertext}<extra></extra>",
             name=name,
-            connectgaps=False,
-            row=1,
-            col=1,
         )
 
 
-def _width(rows: pd.DataFrame) -> int:
-    """Thickness of a request's bar in px, and height of the ticks on it."""
-    return 8 if len(rows) <= 40 else 5 if len(rows) <= 120 else 3
+def _hover(who: np.ndarray, stage: str, lasts_s: float, engine: str, words: Words) -> str:
+    what = theme.plain(f"{who[1]} #{who[0]}")
+    return "<br>".join(filter(None, [what, f"{stage}: {words.ms(1000 * lasts_s)}", engine]))
 
 
-def _hover(row: pd.Series, stage: str, seconds: float, words: Words) -> str:
-    what = theme.plain(f"{row['class_name']} #{row['request']}")
-    return f"{what}<br>{stage}: {words.ms(1000 * seconds)}"
+def engine_texts(engine: pd.DataFrame, at_s: np.ndarray, words: Words) -> list[str]:
+    """What the server told last before each moment: `running 4, waiting 2, KV cache 12 %`; empty where nothing."""
+    told = _told(engine)
+    if not len(told):
+        return [""] * len(at_s)
+    place = np.searchsorted(seconds(told["at_ns"]), at_s, side="right") - 1
+    texts = [_engine_text(row, words) for row in told.to_dict("records")]
+    return [texts[p] if p >= 0 else "" for p in place]
+
+
+def _told(engine: pd.DataFrame) -> pd.DataFrame:
+    return engine.sort_values("at_ns", kind="stable") if len(engine) else engine
+
+
+def _engine_text(row: Mapping[Any, Any], words: Words) -> str:
+    def known(key: str) -> float | None:
+        value = row.get(key)
+        return None if value is None or pd.isna(value) else float(value)
+
+    parts = [
+        (known("running"), words.text("running"), words.significant),
+        (known("waiting"), words.text("waiting"), words.significant),
+        (known("kv_cache_usage"), words.text("KV cache"), words.share),
+    ]
+    return ", ".join(f"{name} {write(value)}" for value, name, write in parts if value is not None)
 
 
 def _add_ticks(fig: go.Figure, rows: pd.DataFrame, words: Words) -> None:
-    first = _seconds(rows["first_chunk_ns"])
+    first = seconds(rows["first_chunk_ns"])
     xs: list[np.ndarray] = []
     ys: list[np.ndarray] = []
     for i, deltas in enumerate(rows["chunk_deltas_us"]):
@@ -115,7 +190,7 @@ def _add_ticks(fig: go.Figure, rows: pd.DataFrame, words: Words) -> None:
         mode="markers",
         marker={
             "symbol": "line-ns-open",
-            "size": _width(rows),
+            "size": 8 if len(rows) <= 40 else 5 if len(rows) <= 120 else 3,
             "color": "#FFFFFF",
             "opacity": 0.8,
             "line": {"width": 1},
@@ -124,34 +199,34 @@ def _add_ticks(fig: go.Figure, rows: pd.DataFrame, words: Words) -> None:
         name=name,
         # in a crowd ticks hide the bars: a click on the legend brings them back for a closer look
         visible=True if len(x) <= CROWDED and not dense else "legendonly",
-        row=1,
-        col=1,
     )
 
 
-def _add_engine(fig: go.Figure, engine: pd.DataFrame, words: Words) -> None:
-    samples = engine.iloc[:: max(1, -(-len(engine) // MAX_SAMPLES))] if len(engine) else engine
+def add_engine(fig: go.Figure, engine: pd.DataFrame, words: Words) -> None:
+    """Running, waiting and KV cache below the requests; each point tells all three."""
+    told = _told(engine)
+    samples = told.iloc[:: max(1, -(-len(told) // MAX_SAMPLES))] if len(told) else told
     curves = (
-        ("running", words.text("running"), 1.0, 2, 0),
-        ("waiting", words.text("waiting"), 1.0, 2, 3),
-        ("kv_cache_usage", words.text("KV cache"), 100.0, 3, 4),
+        ("running", words.text("running"), 1.0, "y2", 0),
+        ("waiting", words.text("waiting"), 1.0, "y2", 3),
+        ("kv_cache_usage", words.text("KV cache"), 100.0, "y3", 4),
     )
-    for column, name, factor, row, style_index in curves:
+    for column, name, factor, axis, style_index in curves:
         if column in samples and samples[column].notna().any():
             style = theme.series_style(style_index)
             values = pd.to_numeric(samples[column]).to_numpy(dtype=float, na_value=np.nan) * factor
             fig.add_scatter(
-                x=(_seconds(samples["at_ns"])).round(3).tolist(),
+                x=seconds(samples["at_ns"]).round(3).tolist(),
                 y=[None if np.isnan(v) else float(v) for v in values],
                 mode="lines",
                 line={
                     "shape": "hv",
                     "color": style["colour"],
-                    "dash": "solid" if row == 3 else style["dash"],
+                    "dash": "solid" if axis == "y3" else style["dash"],
                     "width": 1.5,
                 },
                 name=name,
-                hovertemplate=name + ": %{y:.3~g}<extra></extra>",
-                row=row,
-                col=1,
+                text=[_engine_text(row, words) for row in samples.to_dict("records")],
+                hovertemplate="%{x:.1f} s<br>%{text}<extra></extra>",
+                yaxis=axis,
             )

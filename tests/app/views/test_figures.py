@@ -16,7 +16,7 @@ from app.views.heatmap import heat_figure, heat_grid
 from app.views.percentiles import missing_text, percentiles_figure
 from app.views.share import share_figure
 from app.views.theme import GREY
-from app.views.timeline import MAX_TICKS, timeline_figure
+from app.views.timeline import MAX_REQUESTS, MAX_TICKS, timeline_figure
 from tests.app.views.made_up import HOSTILE, made_up_requests, made_up_result, made_up_tables
 
 
@@ -263,9 +263,13 @@ def test_timeline_shows_requests_chunks_and_engine() -> None:
     names = [t.name for t in fig.data]
     assert names[:2] == ["queue + prefill", "decode"]
     assert {"running", "waiting", "KV cache"} <= set(names)
-    ticks = next(t for t in fig.data if t.mode == "markers")
+    ticks = next(t for t in fig.data if t.type == "scatter" and t.mode == "markers")
     assert len(ticks.x) <= MAX_TICKS
-    assert fig.layout.xaxis.matches == fig.layout.xaxis2.matches == "x3"
+    assert {t.xaxis for t in fig.data} == {None}  # one axis: the line at the pointer runs through all plots
+    assert fig.layout.xaxis.spikemode == "across"
+    bar = fig.data[0]
+    assert bar.customdata[0][1] in ("chat", "rag")
+    assert "running" in bar.hovertext[-1]
 
 
 def test_timeline_stages_are_where_they_happened() -> None:
@@ -274,9 +278,24 @@ def test_timeline_stages_are_where_they_happened() -> None:
     one = rows[(rows["cell"] == 0) & rows["completed"]].head(1)
     fig = timeline_figure(one, pd.DataFrame())
     first, end = float(one["first_chunk_ns"].iloc[0]) / 1e9, float(one["end_ns"].iloc[0]) / 1e9
-    assert fig.data[0].x[:2] == pytest.approx((float(one["sent_ns"].iloc[0]) / 1e9, first), abs=1e-4)
-    assert fig.data[1].x[:2] == pytest.approx((first, end), abs=1e-4)
+    sent = float(one["sent_ns"].iloc[0]) / 1e9
+    waiting, decoding = fig.data[:2]
+    assert (waiting.base[0], waiting.x[0]) == pytest.approx((sent, first - sent), abs=1e-4)
+    assert (decoding.base[0], decoding.x[0]) == pytest.approx((first, end - first), abs=1e-4)
     assert timeline_figure(one.head(0), pd.DataFrame()).data == ()
+
+
+def test_a_long_cell_is_drawn_from_a_moment_on() -> None:
+    """More requests than a phone can draw: those that arrive from the moment asked for on, at most 300."""
+    rows = made_up_requests()
+    cell = rows[rows["cell"] == 3]
+    assert len(cell) > MAX_REQUESTS
+    fig = timeline_figure(cell, pd.DataFrame(), from_s=20.0, marked=int(cell["request"].iloc[-1]))
+    drawn = {d[0] for t in fig.data if t.type == "bar" for d in t.customdata}
+    arrival = cell.set_index("request")["scheduled_ns"] / 1e9
+    assert len(drawn) <= MAX_REQUESTS
+    assert min(arrival[list(drawn)]) >= 20.0
+    assert fig.layout.xaxis.range[0] == 20.0
 
 
 def test_ticks_that_would_paint_over_their_bar_wait_for_a_click() -> None:
