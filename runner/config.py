@@ -8,10 +8,11 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictBool, 
 from pydantic_core import PydanticCustomError
 
 from runner.config_checks import LOAD_AXES as LOAD_AXES
-from runner.config_checks import MOST_REQUESTS, check_arrivals, check_caps_of_none, check_grid
+from runner.config_checks import MOST_REQUESTS, check_arrivals, check_caps_of_none, check_grid, check_search
 from runner.config_checks import is_load_key as is_load_key
 from runner.config_errors import plain_error
 from runner.errors import ConfigError
+from runner.search.budget_text import budget_seconds
 from runner.secret_names import VARIABLE, holds_secret, is_secret_name, secret_flags
 
 Scalar = str | int | float | bool
@@ -244,8 +245,15 @@ class Run(_Model):
     # "07:00" (local time, the next one) or a date with time: best information first, no cell that would end later
     stop_by: Annotated[str | None, BeforeValidator(_time_as_text)] = None
 
+    # Not every cell of the grid, but those that the ones before them call for (runner.search): for each setting the
+    # largest load at which all targets are kept, or the best setting that can be found within a time such as "20m".
+    find_rate: StrictBool = False
+    budget: str | None = None
+
     @model_validator(mode="after")
     def _a_moment(self) -> Self:
+        if self.budget is not None:
+            budget_seconds(self.budget)
         if self.stop_by is not None:
             try:
                 (datetime if "T" in self.stop_by or " " in self.stop_by else time).fromisoformat(self.stop_by)
@@ -286,6 +294,7 @@ class SweepConfig(_Model):
         if len(set(names)) != len(names):
             raise ValueError("two classes have the same name")
         check_caps_of_none(self)
+        check_search(self)
         if self.run.alone and not any(c.name == self.run.alone and not c.weight and not c.slo for c in self.classes):
             raise ValueError(f"run.alone names {self.run.alone}; name a class with neither slo nor weight")
         for key in self.grid:

@@ -75,3 +75,22 @@ def check_arrivals(config: "SweepConfig") -> None:
     for c in config.classes:
         if c.dump and c.dump.at_s >= total_s:
             raise ValueError(f"classes.{c.name}.dump.at_s is behind the end of a cell, which takes {total_s:g} s")
+
+
+def check_search(config: "SweepConfig") -> None:
+    """A sweep that chooses its own cells has no use for keys that say which there shall be."""
+    run = config.run
+    key = "find_rate" if run.find_rate else "budget"
+    if not run.find_rate and run.budget is None:
+        return
+    if run.find_rate and run.budget is not None:
+        raise ValueError("run.find_rate and run.budget each choose the cells to measure: give one of them")
+    for other, off in (("repeats", 1), ("drift_check", "auto"), ("alone", None)):
+        if (value := getattr(run, other)) not in (off, False):
+            told = str(value).lower() if isinstance(value, bool) else value
+            raise ValueError(f"run.{other} = {told} has no use beside run.{key}, which chooses the cells: leave it out")
+    if not any(c.slo for c in config.classes):
+        raise ValueError(f"run.{key} needs targets to search by: give a class slo = {{ ttft_ms = 1000, gap_ms = 150 }}")
+    scaled = any(c.rate is not None or c.trace is not None for c in config.classes)
+    if run.find_rate and not scaled and not any(axis in config.grid for axis in LOAD_AXES):
+        raise ValueError("run.find_rate needs a load to raise: give request_rate or max_concurrency in grid")

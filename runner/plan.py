@@ -13,13 +13,15 @@ DRIFT_FROM_CELLS = 4  # of fewer cells one more would be a large part
 
 @dataclass(frozen=True, slots=True)
 class PlannedCell:
-    """One cell. `drift`: the first cell once more, to be compared with it and never chosen from."""
+    """One cell. `drift`: the first cell once more, to be compared with it and never chosen from. `window_s`: its
+    measured seconds, where they are not those of the config."""
 
     cell: int
     setting: dict[str, Scalar]
     load: dict[str, Scalar]
     repeat: int
     drift: bool = False
+    window_s: float | None = None
 
 
 def plan_cells(config: SweepConfig) -> list[PlannedCell]:
@@ -31,10 +33,13 @@ def plan_cells(config: SweepConfig) -> list[PlannedCell]:
 
     With `stop_by` the most informative cells come first (see `_best_first`), at up to three starts a setting.
     With a drift check the first cell stands last once more, as the repeat after the last.
+
+    None for a sweep that chooses its cells as it goes (`is_search`): which they are is known to runner.search.course.
     """
-    server = config.server_grid
+    if is_search(config):
+        return []
     load = {k: v for k, v in config.grid.items() if is_load_key(k)}
-    settings = [dict(zip(server, values, strict=True)) for values in _one_step_apart(tuple(server.values()))]
+    settings = settings_of(config)
     order = _best_first if config.run.stop_by is not None else _setting_by_setting
     cells = [
         PlannedCell(n, setting, level, repeat)
@@ -45,6 +50,26 @@ def plan_cells(config: SweepConfig) -> list[PlannedCell]:
     if checks_drift(config):
         cells.append(PlannedCell(len(cells), cells[0].setting, cells[0].load, config.run.repeats, drift=True))
     return cells
+
+
+def is_search(config: SweepConfig) -> bool:
+    """Whether the cells are chosen by what those before them gave."""
+    return config.run.find_rate or config.run.budget is not None
+
+
+def settings_of(config: SweepConfig) -> list[dict[str, Scalar]]:
+    """All server settings, each different from the one before in a single key; the first is the present one."""
+    server = config.server_grid
+    return [dict(zip(server, values, strict=True)) for values in _one_step_apart(tuple(server.values()))]
+
+
+def cell_config(config: SweepConfig, plan: PlannedCell) -> SweepConfig:
+    """The config as one cell runs with it: its own window, and no more warm-up than a short one can afford."""
+    if plan.window_s is None:
+        return config
+    warmup_s = min(config.run.warmup, max(plan.window_s / 4, config.run.warmup * plan.window_s / config.run.duration_s))
+    times = {"duration_s": plan.window_s, "warmup_s": warmup_s, "drain_s": config.run.drain}
+    return config.model_copy(update={"run": config.run.model_copy(update=times)})
 
 
 def _load_alone(config: SweepConfig, name: str) -> dict[str, Scalar]:
@@ -68,6 +93,8 @@ def checks_drift(config: SweepConfig) -> bool:
 
     Left to itself the built-in engine is not checked: its speed comes from a cost model, not from the machine.
     """
+    if is_search(config):
+        return False
     wanted = config.run.drift_check
     if wanted != "auto":
         return wanted

@@ -49,6 +49,7 @@ PURE = (
     "runner/engines/failure.py",
     "runner/engines/silence.py",
     "runner/estimate.py",
+    "runner/search/*.py",
     "runner/simulator/answer.py",
     "runner/simulator/ask.py",
     "runner/simulator/core.py",

@@ -250,3 +250,32 @@ def test_a_sweep_file_without_end_is_refused() -> None:
     """A device is read no further than a sweep file may be long."""
     with pytest.raises(ConfigError, match="larger than 10 MB"):
         load_sweep(Path("/dev/zero"))
+
+
+@pytest.mark.parametrize(
+    ("run", "says"),
+    [
+        ({"find_rate": True, "budget": "20m"}, "give one of them"),
+        ({"find_rate": True, "repeats": 2}, "run.repeats = 2 has no use beside run.find_rate"),
+        ({"budget": "20m", "drift_check": True}, "run.drift_check = true has no use beside run.budget"),
+        ({"budget": "soon"}, 'write the time the sweep may take, such as "20m"'),
+        ({"budget": "0m"}, "budget is"),
+        ({"budget": "1000h"}, "budget is"),
+    ],
+)
+def test_a_search_refuses_what_it_could_not_keep(run: dict[str, object], says: str) -> None:
+    """One sentence each: two searches at once, keys that say which cells there shall be, no span of time."""
+    with pytest.raises(ConfigError, match=says):
+        parse_sweep(sweep(run=run), "f")
+
+
+def test_a_search_needs_targets_and_a_load() -> None:
+    """A class with slo; and for find_rate something that can be raised."""
+    chat = {"name": "chat", "closed": {"concurrency": 2}, "prompt_tokens": 8, "output_tokens": 8}
+    slo = {"ttft_ms": 1000, "gap_ms": 150}
+    run = {"find_rate": True}
+    with pytest.raises(ConfigError, match="run.find_rate needs targets"):
+        parse_sweep(sweep(classes=[chat], grid={"max_concurrency": [4]}, run=run), "f")
+    with pytest.raises(ConfigError, match="needs a load to raise"):
+        parse_sweep(sweep(classes=[{**chat, "slo": slo}], grid={"max_num_seqs": [4]}, run=run), "f")
+    assert parse_sweep(sweep(classes=[{**chat, "slo": slo}], grid={"max_num_seqs": [4]}, run={"budget": "1h30m"}), "f")
