@@ -12,6 +12,7 @@ from runner.analysis.choice import Failures, Point, choice_dict, choose
 from runner.analysis.drift import Change, drift_alone, drift_of
 from runner.analysis.frontier import frontier
 from runner.analysis.goodput import RULES, Judged, judge, stalled_but_fine_on_average
+from runner.analysis.isolation import isolation_of
 from runner.analysis.prepare import Prepared, prepare
 from runner.analysis.score import points_of, score_cells
 from runner.analysis.warnings import MeasurementWarning
@@ -51,7 +52,7 @@ def score(
     for row in rows:
         row["on_frontier"] = row["cell"] in on_frontier
     meta = prepared.tables.meta
-    common = rule or _common_rule(wanted)
+    common = rule or common_rule(wanted)
     points = points_of(prepared, rows, wanted, judged, rule)
     chosen = choose(points, prepared.config, alpha)
     by_rule = {
@@ -80,7 +81,8 @@ def score(
         "drift": drift,
         "warnings": [w.as_dict() for w in _sweep_warnings(prepared, judged, chosen, by_rule, changes)],
     }
-    return dict(plain(result))
+    isolation = isolation_of(prepared, points, list(wanted), alpha)
+    return dict(plain({**result, "isolation": isolation} if isolation else result))
 
 
 def _start_line(backend: Mapping[str, Any], rows: list[dict[str, Any]], chosen: Point | None) -> str | None:
@@ -130,7 +132,7 @@ def failures_of(rows: Sequence[Mapping[str, Any]]) -> Failures | None:
     return Failures(kinds.total(), len(rows), kind, count)
 
 
-def _common_rule(targets: Mapping[str, Slo]) -> str | None:
+def common_rule(targets: Mapping[str, Slo]) -> str | None:
     rules = {slo.rule for slo in targets.values()}
     return rules.pop() if len(rules) == 1 else None
 
