@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from runner.analysis.gaps import Gaps
+from runner.analysis.gaps import Floats, Gaps
 from runner.analysis.requests import floats
 
 
@@ -19,15 +19,13 @@ def throughput(rows: pd.DataFrame, gaps: Gaps, start_ns: float, end_ns: float) -
     """
     window_s = (end_ns - start_ns) / 1e9
     counts = rows["completed"].to_numpy(dtype=bool) | rows["cancelled"].to_numpy(dtype=bool)
-    events, tokens = floats(rows["token_events"]), floats(rows["output_tokens"])
-    with np.errstate(invalid="ignore", divide="ignore"):
-        per_chunk = np.where(np.isnan(tokens) | (events == 0), 1.0, tokens / events)
+    at_ns, tokens = output_arrivals(rows, gaps)
+    output = float(tokens[(at_ns >= start_ns) & (at_ns < end_ns)].sum())
+    with np.errstate(invalid="ignore"):
         first = floats(rows["first_chunk_ns"])
         first_inside = counts & (first >= start_ns) & (first < end_ns)
-        inside = counts[gaps.row] & (gaps.at_ns >= start_ns) & (gaps.at_ns < end_ns)
         end = np.where(np.isnan(floats(rows["end_ns"])), rows["last_chunk_ns"], floats(rows["end_ns"]))
         ended_inside = rows["completed"].to_numpy(dtype=bool) & (end >= start_ns) & (end < end_ns)
-    output = float(per_chunk[first_inside].sum() + per_chunk[gaps.row[inside]].sum())
     prompt_tokens = floats(rows["prompt_tokens"])
     prompt = np.where(np.isnan(prompt_tokens), floats(rows["prompt_tokens_asked"]), prompt_tokens)
     return {
@@ -36,3 +34,15 @@ def throughput(rows: pd.DataFrame, gaps: Gaps, start_ns: float, end_ns: float) -
         "request_per_s": int(ended_inside.sum()) / window_s,
         "offered_rate": int(rows["in_window"].sum()) / window_s,
     }
+
+
+def output_arrivals(rows: pd.DataFrame, gaps: Gaps) -> tuple[Floats, Floats]:
+    """(arrival in ns, tokens) of every chunk that `throughput` counts, in no particular order."""
+    counts = rows["completed"].to_numpy(dtype=bool) | rows["cancelled"].to_numpy(dtype=bool)
+    events, tokens = floats(rows["token_events"]), floats(rows["output_tokens"])
+    with np.errstate(invalid="ignore", divide="ignore"):
+        per_chunk = np.where(np.isnan(tokens) | (events == 0), 1.0, tokens / events)
+    first = floats(rows["first_chunk_ns"])
+    begun, later = counts & ~np.isnan(first), counts[gaps.row]
+    at_ns = np.concatenate([first[begun], gaps.at_ns[later]])
+    return at_ns, np.concatenate([per_chunk[begun], per_chunk[gaps.row[later]]])

@@ -1,0 +1,162 @@
+"""Is the difference of two points more than noise? One answer a metric, with interval, p value and least size."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from runner.analysis.intervals import holm, wilson
+from runner.analysis.sections import METRICS, Sections, cut, draw, each_run, estimates, section_count, steps_of
+from runner.analysis.sides import Run
+from runner.analysis.student import p_value, t95
+
+PROMISES = frozenset({"share", "goodput_per_s"})  # what is asked first
+BETTER_WHEN_LESS = frozenset({"ttft_p50_ms", "ttft_p95_ms", "gap_p95_ms"})
+# What one start of a server differs from the next by, with nothing changed, is in no interval of one run each.
+SMALLEST_PART = 0.05
+SMALLEST_SHARE = 0.02
+SMALLEST_MS = 1.0
+RUNS_TELL = 3  # runs of each side from which their own spread is heeded as well
+SIGNIFICANT = 0.05
+SEED = 20_070_001
+
+
+@dataclass(frozen=True)
+class Difference:
+    """b - a of one metric. p null: too little was measured to say anything; `needs` then says how much would do."""
+
+    metric: str
+    a: float | None
+    b: float | None
+    low: float | None
+    high: float | None
+    p: float | None
+    smallest: float
+    n_a: int
+    n_b: int
+    needs: int | None
+    p_adjusted: float | None = None
+
+    @property
+    def difference(self) -> float | None:
+        return self.b - self.a if self.a is not None and self.b is not None else None
+
+    @property
+    def verdict(self) -> str:
+        d = self.difference
+        if self.p is None or d is None:
+            return "cant_tell"
+        adjusted = self.p if self.p_adjusted is None else self.p_adjusted
+        if adjusted >= SIGNIFICANT or abs(d) < self.smallest:
+            return "noise"
+        return "better" if (d < 0) == (self.metric in BETTER_WHEN_LESS) else "worse"
+
+    def doubted(self) -> "Difference":
+        """Without anything that follows from it: the measurement itself is in doubt."""
+        return replace(self, low=None, high=None, p=None)
+
+    def as_dict(self) -> dict[str, Any]:
+        d = self.difference
+        own = {k: getattr(self, k) for k in ("low", "high", "p", "p_adjusted", "n_a", "n_b", "needs", "smallest")}
+        change = d / self.a if d is not None and self.a else None
+        return {"a": self.a, "b": self.b, "difference": d, "change": change, **own, "verdict": self.verdict}
+
+
+def differences(
+    pairs: Sequence[tuple[Run, Run]],
+    runs: tuple[Sequence[Run], Sequence[Run]],
+    names: Sequence[str],
+    unsteady: Mapping[str, float],
+) -> list[Difference]:
+    """All metrics of one point. `pairs`: runs of the same trace, else empty and the sides are taken for themselves.
+
+    `unsteady`: by metric, how much (as a part) a sweep's own first cell had changed when it was measured again.
+    """
+    if pairs:
+        spans = [(max(a.start_ns, b.start_ns), min(a.end_ns, b.end_ns)) for a, b in pairs]
+        both = [a for a, _ in pairs], [b for _, b in pairs]
+        each = min(section_count(side, names) for side in both)
+        a, b = (cut(side, spans, each, names) for side in both)
+    else:
+        a, b = (cut(s, [(r.start_ns, r.end_ns) for r in s], section_count(s, names), names) for s in runs)
+    return [_difference(a, b, metric, bool(pairs), unsteady.get(metric, 0.0)) for metric in METRICS]
+
+
+def _difference(a: Sections, b: Sections, metric: str, paired: bool, unsteady: float) -> Difference:
+    before, after = a.number(metric), b.number(metric)
+    n_a, n_b = a.count(metric), b.count(metric)
+    needed = max(a.needed(metric, n_a > 0), b.needed(metric, n_b > 0))
+    enough = min(n_a, n_b) >= needed and before is not None and after is not None
+    bare = Difference(
+        metric, before, after, None, None, None, _smallest(metric, before, unsteady), n_a, n_b,
+        None if enough or not needed else needed,
+    )  # fmt: skip
+    if not enough or before is None or after is None:
+        return bare
+    error, freedom = _error(a, b, metric, paired)
+    d = after - before
+    half = t95(freedom) * error
+    p = p_value(d / error, freedom) if error > 0 else 1.0 if d == 0 else 0.0
+    return replace(bare, low=d - half, high=d + half, p=p)
+
+
+def _smallest(metric: str, before: float | None, unsteady: float) -> float:
+    if metric == "share":
+        return max(SMALLEST_SHARE, unsteady * (before or 0.0))
+    part = max(SMALLEST_PART, unsteady) * abs(before or 0.0)
+    return max(part, SMALLEST_MS) if metric in BETTER_WHEN_LESS else part
+
+
+def _error(a: Sections, b: Sections, metric: str, paired: bool) -> tuple[float, int]:
+    """Standard error of the difference and its degrees of freedom: from resampled sections, or, if that is more, from
+    the spread between runs of the same setting."""
+    steps = steps_of(a, b, metric)
+    k = len(a.seconds), len(b.seconds)
+    weights = draw(k[0], SEED), draw(k[1], SEED if paired else SEED + 1)
+    drawn = estimates(b, weights[1], metric, steps) - estimates(a, weights[0], metric, steps)
+    fewest = min(k)
+    error = float(np.nanstd(drawn)) * math.sqrt(fewest / (fewest - 1)) if not np.isnan(drawn).all() else math.inf
+    if metric == "share" and not paired:
+        error = max(error, math.hypot(_half(a), _half(b)) / 2)
+    found = error, fewest - 1
+    per_run = [estimates(s, each_run(s), metric, steps) for s in (a, b)]
+    if min(map(len, per_run)) < RUNS_TELL or any(np.isnan(v).any() for v in per_run):
+        return found
+    if paired:
+        spread = float(np.var(per_run[1] - per_run[0], ddof=1)) / len(per_run[0])
+        between = math.sqrt(spread), len(per_run[0]) - 1
+    else:
+        between = math.sqrt(sum(float(np.var(v, ddof=1)) / len(v) for v in per_run)), sum(map(len, per_run)) - 2
+    return max(found, between)
+
+
+def _half(sections: Sections) -> float:
+    low, high = wilson(float(sections.met.sum()), float(sections.judged.sum()))
+    return (high - low) / 2
+
+
+def adjust(found: Sequence[Sequence[Difference]]) -> list[list[Difference]]:
+    """Holm over all points, for the promises and for the rest apart: each was a chance to see a difference where there
+    is none. Where share and goodput are of the same requests they are one question, and count once.
+    """
+    flat = [(i, j, one) for i, point in enumerate(found) for j, one in enumerate(point) if one.p is not None]
+    adjusted: dict[tuple[int, int], float] = {}
+    for promises in (True, False):
+        mine = [(i, j, one) for i, j, one in flat if (one.metric in PROMISES) == promises]
+        asked = [(i, j, one) for i, j, one in mine if not _twin(one, found[i])]
+        values = holm([one.p or 0.0 for _, _, one in asked])
+        adjusted |= {(i, j): p for (i, j, _), p in zip(asked, values, strict=True)}
+    for i, j, one in flat:
+        if _twin(one, found[i]):
+            adjusted[i, j] = adjusted[i, next(k for k, other in enumerate(found[i]) if other.metric == "share")]
+    return [
+        [replace(one, p_adjusted=adjusted.get((i, j))) for j, one in enumerate(point)] for i, point in enumerate(found)
+    ]
+
+
+def _twin(one: Difference, point: Sequence[Difference]) -> bool:
+    """Goodput beside a share of the same requests: with as many on both sides one follows from the other."""
+    share = next(d for d in point if d.metric == "share")
+    return one.metric == "goodput_per_s" and one.n_a == one.n_b and share.p is not None

@@ -1,0 +1,194 @@
+"""The measured points of one side of a comparison: one sweep, or several of the same thing measured in turns."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from runner.analysis.choice import choose
+from runner.analysis.gaps import Bools
+from runner.analysis.goodput import judge
+from runner.analysis.prepare import CellFacts, Prepared
+from runner.analysis.requests import floats, is_closed
+from runner.analysis.score import Verdicts, points_of, score_cells, verdicts_of
+from runner.analysis.warnings import INVALIDATING
+from runner.config import GapRule, Slo
+
+# these say something of the server, and a comparison is about the server
+OF_THE_SERVER = frozenset({"overload", "no_steady_state"})
+SAME_SHARE = 0.95  # of the requests of two runs that must be the same ones for a comparison in pairs
+
+
+@dataclass(frozen=True)
+class Run:
+    """One measured cell. `seed`: that of its arrivals and lengths."""
+
+    prepared: Prepared
+    facts: CellFacts
+    own: Verdicts
+    flags: tuple[str, ...]
+    seed: int
+    start_ns: float
+    end_ns: float
+
+    @property
+    def rows(self) -> pd.DataFrame:
+        return self.prepared.requests.iloc[self.facts.rows]
+
+    @property
+    def doubts(self) -> frozenset[str]:
+        """Flags that make it say something else than what the server did."""
+        return (INVALIDATING - OF_THE_SERVER) & set(self.flags)
+
+
+@dataclass(frozen=True)
+class Spot:
+    """One setting at one load. Without runs nothing was measured; `failed` is then the kind of the first failure."""
+
+    setting: dict[str, Any]
+    load: dict[str, Any]
+    runs: tuple[Run, ...]
+    failed: str | None
+
+
+@dataclass(frozen=True)
+class Side:
+    """`chosen`: the setting that the rule of the choice takes in the first sweep, null without one."""
+
+    sweeps: tuple[Prepared, ...]
+    spots: tuple[Spot, ...]
+    chosen: dict[str, Any] | None
+
+
+def side_of(sweeps: Sequence[Prepared], targets: Mapping[str, Slo], rule: GapRule | None) -> Side:
+    """Cells of one setting and load together; a doubtful one is left out while a clean one is there."""
+    found: dict[str, Spot] = {}
+    chosen = None
+    for number, prepared in enumerate(sweeps):
+        judged = judge(prepared.requests, targets)
+        rows, _ = score_cells(prepared, targets, judged, rule)
+        own = verdicts_of(prepared, judged, rule)
+        windows = prepared.tables.cells.set_index("cell")[["window_start_ns", "window_end_ns"]].to_dict("index")
+        if number == 0:
+            points = points_of(prepared, rows, targets, judged, rule)
+            taken = choose(points, prepared.config, prepared.config.run.share_target)
+            chosen = taken.setting if taken else None
+        for facts, row in zip(prepared.cells, rows, strict=True):
+            key = as_key(facts.setting, facts.load)
+            spot = found.get(key, Spot(facts.setting, facts.load, (), None))
+            runs, failed = spot.runs, spot.failed
+            if facts.window_s:
+                window = windows[facts.cell]
+                seed = prepared.config.run.seed + facts.repeat
+                edges = float(window["window_start_ns"]), float(window["window_end_ns"])
+                runs = (*runs, Run(prepared, facts, own, tuple(row["flags"]), seed, *edges))
+            elif facts.status == "failed":
+                failed = failed or str(row["error_kind"])
+            found[key] = Spot(spot.setting, spot.load, runs, failed)
+    return Side(tuple(sweeps), tuple(_clean(spot) for spot in found.values()), chosen)
+
+
+def _clean(spot: Spot) -> Spot:
+    clean = tuple(run for run in spot.runs if not run.doubts)
+    return Spot(spot.setting, spot.load, clean or spot.runs, spot.failed)
+
+
+def as_key(*parts: Mapping[str, Any]) -> str:
+    """The same text for equal settings or loads; 1 and 1.0 are equal."""
+    return json.dumps([{k: _as_number(v) for k, v in part.items()} for part in parts], sort_keys=True)
+
+
+def _as_number(value: object) -> object:
+    return float(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+@dataclass(frozen=True)
+class Matched:
+    """Points of both sides that belong together, the keys left aside for it, and what found no counterpart."""
+
+    pairs: tuple[tuple[Spot, Spot], ...]
+    ignored: tuple[str, ...]
+    left_a: tuple[Spot, ...]
+    left_b: tuple[Spot, ...]
+
+
+def match(a: Side, b: Side) -> Matched:
+    """By setting and load. Setting keys of which the sides have no value in common are what is compared: they are left
+    aside, and where a side then has several settings in one place, the one of its own choice stands for it.
+    """
+    ignored = [k for k in dict.fromkeys(k for s in (*a.spots, *b.spots) for k in s.setting) if not _shared(k, a, b)]
+    spots_a, spots_b = _by_key(a, ignored), _by_key(b, ignored)
+    pairs = [(spots_a[k], spots_b[k]) for k in spots_a if k in spots_b]
+    used = {id(s) for pair in pairs for s in pair}
+    left_a, left_b = ([s for s in side.spots if id(s) not in used and (s.runs or s.failed)] for side in (a, b))
+    return Matched(tuple(pairs), tuple(ignored), tuple(left_a), tuple(left_b))
+
+
+def _shared(key: str, a: Side, b: Side) -> bool:
+    values = [{as_key({key: s.setting.get(key)}) for s in side.spots if key in s.setting} for side in (a, b)]
+    return bool(values[0] & values[1])
+
+
+def _by_key(side: Side, ignored: Sequence[str]) -> dict[str, Spot]:
+    groups: dict[str, list[Spot]] = {}
+    for spot in side.spots:
+        if spot.runs or spot.failed:
+            kept = {k: v for k, v in spot.setting.items() if k not in ignored}
+            groups.setdefault(as_key(kept, spot.load), []).append(spot)
+    own = as_key(side.chosen or {})
+    return {k: next((s for s in group if as_key(s.setting) == own), group[0]) for k, group in groups.items()}
+
+
+def pair_runs(a: Spot, b: Spot, names: Sequence[str]) -> tuple[list[tuple[Run, Run]], str | None]:
+    """Runs of both sides that sent the same requests at the same moments, else none and why. `names`: classes looked
+    at; all classes of the first side when empty.
+    """
+    by_seed: dict[int, list[Run]] = {}
+    for run in b.runs:
+        by_seed.setdefault(run.seed, []).append(run)
+    pairs = [(run, by_seed[run.seed].pop(0)) for run in a.runs if by_seed.get(run.seed)]
+    if not pairs:
+        return [], "different_seed"
+    for one, other in pairs:
+        why = _not_the_same(one, other, names)
+        if why:
+            return [], why
+    return pairs, None
+
+
+def _not_the_same(one: Run, other: Run, names: Sequence[str]) -> str | None:
+    classes = [{c.name: c for c in run.prepared.config.classes} for run in (one, other)]
+    wanted = list(names) or list(classes[0])
+    if not all(name in found for found in classes for name in wanted):
+        return "different_classes"
+    for run, found in zip((one, other), classes, strict=True):
+        if any(is_closed(found[name], run.facts.load) for name in wanted):
+            return "closed_loop"
+    start, end = max(one.start_ns, other.start_ns), min(one.end_ns, other.end_ns)
+    for name in wanted:
+        first, second = _of_class(one.rows, name, end), _of_class(other.rows, name, end)
+        n, most = min(len(first), len(second)), max(len(first), len(second))
+        inside = floats(first["scheduled_ns"])[:n] >= start
+        moments = _same(first, second, "scheduled_ns", n)[inside]
+        if n < SAME_SHARE * most or (len(moments) and moments.mean() < SAME_SHARE):
+            return "different_arrivals"
+        prompts, answers = (_same(first, second, f"{c}_tokens_asked", n)[inside] for c in ("prompt", "output"))
+        lengths = prompts & answers
+        if len(lengths) and lengths.mean() < SAME_SHARE:
+            return "different_lengths"
+    return None
+
+
+def _of_class(rows: pd.DataFrame, name: str, end_ns: float) -> pd.DataFrame:
+    """By their place in the class, from the cell's beginning: other classes do not change it."""
+    mine = rows["class_name"].to_numpy(dtype=object).astype(str) == name
+    chosen: pd.DataFrame = rows[mine & (floats(rows["scheduled_ns"]) < end_ns)]
+    return chosen.sort_values("request", kind="stable")
+
+
+def _same(a: pd.DataFrame, b: pd.DataFrame, column: str, n: int) -> Bools:
+    same: Bools = np.asarray(floats(a[column])[:n] == floats(b[column])[:n], dtype=bool)
+    return same
