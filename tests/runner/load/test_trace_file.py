@@ -56,3 +56,34 @@ def test_what_cannot_be_read_is_said_plainly(text: str, words: str):
         parse_trace(text, "my.csv")
     assert str(caught.value).startswith("my.csv")
     assert words in str(caught.value)
+
+
+def test_lines_of_json_are_read_like_lines_of_csv():
+    """The same names in any spelling; numbers or texts; a missing length stays with the class."""
+    text = '{"timestamp": 1700000005, "prompt_tokens": 472, "output_tokens": "18"}\n\n'
+    text += '{"Timestamp": "1700000000", "promptTokens": 1087, "model": {"a": [1]}}\n'
+    assert parse_trace(text) == [TraceRow(0.0, 1087), TraceRow(5.0, 472, 18)]
+    assert parse_trace('{"arrival_s": 1.5, "prompt_tokens": 0}') == [TraceRow(1.5, 1)]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        '{"arrival_s": true}', '{"arrival_s": NaN}', '{"arrival_s": [1]}', '{"prompt_tokens": 3}', "[1, 2]", "{",
+        '{"arrival_s": 1, "prompt_tokens": 1e300}', '{"arrival_s": 1, "prompt_tokens": {}}', "[" * 100_000,
+    ],
+)  # fmt: skip
+def test_a_line_that_is_no_request_is_named(line: str):
+    """Not a number, not finite, not an object, nested without end: the line is told, and nothing else happens."""
+    with pytest.raises(ConfigError, match=r"my.jsonl, line 2: .{1,90} is not a time and two token counts"):
+        parse_trace('{"arrival_s": 0}\n' + line, "my.jsonl")
+
+
+def test_absurd_files_are_refused_before_they_fill_the_memory():
+    """A field without end, a prompt of a billion tokens, times in milliseconds since 1970 called seconds."""
+    with pytest.raises(ConfigError, match="line 2: is no CSV"):
+        parse_trace("arrival_s\n" + "1" * 200_000)
+    with pytest.raises(ConfigError, match="line 2"):
+        parse_trace("arrival_s,prompt_tokens\n1,1000000000\n")
+    with pytest.raises(ConfigError, match="give seconds"):
+        parse_trace("arrival_s\n1700000000000\n")
