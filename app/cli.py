@@ -7,6 +7,8 @@ from io import TextIOWrapper
 from pathlib import Path
 
 import app.commands as commands
+from app import compare_command
+from app import isolate_command as isolate
 from runner import __main__ as worker
 from runner.bench import command as bench
 from runner.simulator import command as engine
@@ -66,6 +68,11 @@ def parser() -> argparse.ArgumentParser:
     _data(p, json=True)
     p.set_defaults(do=commands.simulate)
 
+    p = add("isolate", help="what keeps chats in time beside background work, and what it costs that work")
+    isolate.add_arguments(p)
+    _data(p, json=True)
+    p.set_defaults(do=isolate.run)
+
     p = add("resume", help="go on with an interrupted or stopped sweep")
     p.add_argument("id", metavar="ID")
     p.add_argument("--report", type=Path, metavar="FILE.html", help="write the shared page")
@@ -85,6 +92,11 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("id", metavar="ID", help="an id, its beginning, or the folder of a sweep")
     _data(p, json=True)
     p.set_defaults(do=commands.show)
+
+    p = add("compare", help="is one sweep worse than another by more than noise? (exit code 1 if so)")
+    compare_command.add_arguments(p)
+    _data(p, json=True)
+    p.set_defaults(do=compare_command.compare)
 
     p = add("delete", help="delete a sweep for good")
     p.add_argument("id", metavar="ID")

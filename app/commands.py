@@ -35,12 +35,18 @@ def dashboard(args: argparse.Namespace) -> int:
 
 def run(args: argparse.Namespace) -> int:
     """One sweep file to its end."""
+    from runner.sweep_file import load_sweep
+
+    return measure(args, load_sweep(args.sweep), args.sweep)
+
+
+def measure(args: argparse.Namespace, config: SweepConfig, source: Path) -> int:
+    """One sweep to its end. `source`: the file it came from, in whose folder recorded traces lie, or what else made it;
+    `args`: data, report, yes, json."""
     from runner.engines.orphan import end_orphans
     from runner.once import check_before_start, oddities_before_start
     from runner.queue import enqueue, hold_lock, stop_waiting
-    from runner.sweep_file import load_sweep
 
-    config = load_sweep(args.sweep)
     _check_report(args.report)
     _ask_if_large(config, args.yes)
     data_dir = open_data_folder(args.data)
@@ -48,9 +54,9 @@ def run(args: argparse.Namespace) -> int:
         end_orphans(data_dir)  # the engine of a killed runner would hold the port
     try:
         check_before_start(config)
-        sweep_id = enqueue(data_dir, config, args.sweep.name, args.sweep.parent)
+        sweep_id = enqueue(data_dir, config, source.name, source.parent)
     except ConfigError as e:
-        raise ConfigError(f"{args.sweep}: {e}") from None
+        raise ConfigError(f"{source}: {e}") from None
     for oddity in oddities_before_start(config):
         print(f"{oddity.severity}: {oddity.sentence}", file=sys.stderr)
     try:
@@ -130,7 +136,7 @@ def list_all(args: argparse.Namespace) -> int:
 
 
 def show(args: argparse.Namespace) -> int:
-    result = _result(_folder(args))
+    result = _result(folder_of(args.id, args.data))
     if args.json:
         _print_json(result)
     else:
@@ -149,7 +155,7 @@ def delete(args: argparse.Namespace) -> int:
 
 def report(args: argparse.Namespace) -> int:
     _check_report(args.output)
-    _write_report(_folder(args), args.output, private=args.private)
+    _write_report(folder_of(args.id, args.data), args.output, private=args.private)
     return 0
 
 
@@ -254,19 +260,19 @@ def _ask_if_large(config: SweepConfig, yes: bool, virtual: bool = False) -> None
         raise ConfigError("not started; shorten the lists in [grid]")
 
 
-def _folder(args: argparse.Namespace) -> Path:
+def folder_of(name: str, data_dir: Path) -> Path:
     """Of a sweep in the data folder, or one that lies elsewhere, such as sample_data/llama_cpp_sweep."""
     from runner.queue import find_sweep, sweep_folder
     from storage.sweep_store import DATABASE
 
-    named = Path(args.id)
+    named = Path(name)
     if (named / DATABASE).is_file():
         return named.resolve()
     if len(named.parts) > 1:
         raise ConfigError(
             f"{named} is not the folder of a measured sweep; `goodput list` shows those of the data folder"
         )
-    return sweep_folder(args.data, find_sweep(args.data, args.id))
+    return sweep_folder(data_dir, find_sweep(data_dir, name))
 
 
 def _result(folder: Path) -> dict[str, Any]:
@@ -296,6 +302,8 @@ def _print_result(result: Mapping[str, Any]) -> None:
         print(origin_note(result))
     print(text_table(result))
     print(result["choice"]["reason"])
+    if isolation := result.get("isolation"):
+        print(isolation["reason"])
     if line := result["choice"].get("start_line"):
         print(line)
 

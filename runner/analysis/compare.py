@@ -42,7 +42,7 @@ def compare(
         points.append(point)
         found.append(measured)
         failed.append(point["failed"])
-    found = adjust(found)
+    found = adjust(found, [p["paired"] for p in points])
     for point, measured in zip(points, found, strict=True):
         point["metrics"] = {d.metric: d.as_dict() for d in measured}
         point["verdict"] = _verdict(measured, point["failed"])

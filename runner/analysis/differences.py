@@ -137,26 +137,24 @@ def _half(sections: Sections) -> float:
     return (high - low) / 2
 
 
-def adjust(found: Sequence[Sequence[Difference]]) -> list[list[Difference]]:
+def adjust(found: Sequence[Sequence[Difference]], paired: Sequence[bool]) -> list[list[Difference]]:
     """Holm over all points, for the promises and for the rest apart: each was a chance to see a difference where there
-    is none. Where share and goodput are of the same requests they are one question, and count once.
+    is none. In a pair goodput follows from the share of the same requests: one question, which counts once.
     """
     flat = [(i, j, one) for i, point in enumerate(found) for j, one in enumerate(point) if one.p is not None]
     adjusted: dict[tuple[int, int], float] = {}
     for promises in (True, False):
         mine = [(i, j, one) for i, j, one in flat if (one.metric in PROMISES) == promises]
-        asked = [(i, j, one) for i, j, one in mine if not _twin(one, found[i])]
+        asked = [(i, j, one) for i, j, one in mine if not (paired[i] and _follows(one, found[i]))]
         values = holm([one.p or 0.0 for _, _, one in asked])
         adjusted |= {(i, j): p for (i, j, _), p in zip(asked, values, strict=True)}
-    for i, j, one in flat:
-        if _twin(one, found[i]):
+    for i, j, _ in flat:
+        if (i, j) not in adjusted:
             adjusted[i, j] = adjusted[i, next(k for k, other in enumerate(found[i]) if other.metric == "share")]
     return [
         [replace(one, p_adjusted=adjusted.get((i, j))) for j, one in enumerate(point)] for i, point in enumerate(found)
     ]
 
 
-def _twin(one: Difference, point: Sequence[Difference]) -> bool:
-    """Goodput beside a share of the same requests: with as many on both sides one follows from the other."""
-    share = next(d for d in point if d.metric == "share")
-    return one.metric == "goodput_per_s" and one.n_a == one.n_b and share.p is not None
+def _follows(one: Difference, point: Sequence[Difference]) -> bool:
+    return one.metric == "goodput_per_s" and any(d.metric == "share" and d.p is not None for d in point)

@@ -121,7 +121,8 @@ def draw(sections: int, seed: int) -> Weights:
 def each_run(sections: Sections) -> Weights:
     """Weights that single out one run after the other."""
     runs = int(sections.run.max()) + 1
-    return (sections.run[None, :] == np.arange(runs)[:, None]).astype(np.float64)
+    alone: Weights = (sections.run[None, :] == np.arange(runs)[:, None]).astype(np.float64)
+    return alone
 
 
 def estimates(sections: Sections, weights: Weights, metric: str, steps: Floats) -> Floats:
