@@ -20,7 +20,7 @@ from starlette.routing import Route
 from streamlit import net_util
 
 from app.data import find_folder, report_html
-from app.password import AskPassword
+from app.security import guards
 from runner.errors import ConfigError
 from storage.errors import GoodputError
 
@@ -63,6 +63,7 @@ def serve(data_dir: Path, host: str | None, port: int | None, *, open_browser: b
     base = os.environ.get("GOODPUT_BASE_PATH", "").strip("/")
     _check_port(address, number)
     os.environ["GOODPUT_DATA"] = str(data_dir)  # where the page scripts look
+    os.environ["FORWARDED_ALLOW_IPS"] = "none"  # who asks is judged by app.security_proxy alone
     net_util.get_external_ip = lambda: None  # it would ask a web service for every foreign origin
     shown = "localhost" if address in (*LOOPBACK, "0.0.0.0", "::") else address
     dashboard = make_app(data_dir, base, _announce(shown, base, open_browser))
@@ -95,7 +96,7 @@ def make_app(data_dir: Path, base: str = "", lifespan: Any = None) -> st.App:  #
         Route("/healthz", _healthy),
         Route(f"{prefix}/reports/{{sweep_id}}.html", report),
     ]
-    return st.App(MAIN, lifespan=lifespan, routes=routes, middleware=AskPassword.wanted())
+    return st.App(MAIN, lifespan=lifespan, routes=routes, middleware=guards(base))
 
 
 def _healthy(request: Request) -> Response:
@@ -109,7 +110,8 @@ def _announce(shown: str, base: str, open_browser: bool) -> Any:  # noqa: ANN401
     async def lifespan(app: st.App) -> AsyncIterator[None]:
         url = f"http://{f'[{shown}]' if ':' in shown else shown}:{st.get_option('server.port')}/{base}"
         print(f"Goodput Lab is at {url} (Ctrl-C ends it)", file=sys.stderr, flush=True)
-        if st.get_option("server.address") not in LOOPBACK and not os.environ.get("GOODPUT_PASSWORD"):
+        locked = os.environ.get("GOODPUT_PASSWORD") or os.environ.get("GOODPUT_TRUSTED_HEADER")
+        if st.get_option("server.address") not in LOOPBACK and not locked:
             print("Everybody in this network can open it; GOODPUT_PASSWORD asks for a password", file=sys.stderr)
         if open_browser:
             webbrowser.open(url)

@@ -79,13 +79,10 @@ def pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
 class Visit:
     """A browser window that notes every address it asks for and every dialog that pops up."""
 
-    def __init__(
-        self, browser: Browser, address: str, width: int = 1280, scheme: str = "light", password: str | None = None
-    ) -> None:
+    def __init__(self, browser: Browser, address: str, width: int = 1280, scheme: str = "light") -> None:
         self.context: BrowserContext = browser.new_context(
             viewport={"width": width, "height": 2000},
             color_scheme=scheme,  # type: ignore[arg-type]
-            http_credentials={"username": "me", "password": password} if password else None,
         )
         self.context.set_default_timeout(PATIENCE_MS)
         self.asked: list[str] = []
@@ -225,11 +222,14 @@ def test_pages_fit_their_window_in_both_themes(
 
 
 def test_sub_path_and_password_work_in_a_browser(browser: Browser, data_dir: Path) -> None:
-    """Below a path and behind a password the websocket connects, pages change, and the shared page opens."""
+    """Below a path and behind a password, asked for once, the websocket connects and the shared page opens."""
     with dashboard(data_dir, GOODPUT_BASE_PATH="bench", GOODPUT_PASSWORD="open sesame") as address:
-        visit = Visit(browser, address, password="open sesame")
+        visit = Visit(browser, address)
         page = visit.go("results?sweep=made-up")
+        page.get_by_label("Password").fill("open sesame")
+        page.get_by_role("button", name="Open").click()
         results_drawn(page)
+        assert "/bench/results?sweep=made-up" in page.url
         with visit.context.expect_page() as opened:
             page.get_by_role("link", name="Open the shared page").click()
         opened.value.wait_for_selector("#headline")
