@@ -1,6 +1,7 @@
 """Short asynchronous work for callers that have no event loop: the command line and the pages."""
 
 import asyncio
+import os
 
 import httpx
 
@@ -8,6 +9,7 @@ from runner.config import SweepConfig
 from runner.engines.address import server_root
 from runner.engines.discover import Found, discover, inspect
 from runner.engines.oddity import Oddity
+from runner.engines.room import Room, room_of
 from runner.load.event_loop import new_event_loop
 from runner.load.transport import StampedTransport
 from runner.preflight import check_before, oddities_before
@@ -46,6 +48,12 @@ def inspect_once(url: str, api_key_env: str | None = None) -> Found | None:
     """`runner.engines.discover.inspect`: what the server says of itself; `url` as users have it at hand."""
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
         return runner.run(inspect(server_root(url), api_key_env))
+
+
+def room_once(url: str, api_key_env: str | None = None) -> Room:
+    """`runner.engines.room.room_of`: what a server says that it can hold."""
+    with asyncio.Runner(loop_factory=new_event_loop) as runner:
+        return runner.run(room_of(server_root(url), os.environ.get(api_key_env) if api_key_env else None))
 
 
 def detect_once(

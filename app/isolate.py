@@ -1,0 +1,79 @@
+"""A server by name, address or sweep file -> the sweep of its isolation experiment. Imports no Streamlit."""
+
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from app.backends import saved_backends, sweep_kind
+from runner.config import SweepConfig, parse_sweep
+from runner.engines.address import is_web_address
+from runner.errors import ConfigError
+from runner.isolation_plan import Pace, Wishes, usual_sweep, with_arms
+from runner.load.workload import PromptScale, RequestSpec, make_prompt
+from runner.once import inspect_once, probe_once, room_once
+from runner.simulator.cost_model import BatchShape, iteration_ms
+from runner.simulator.virtual_server import stand_for
+from runner.sweep_file import load_sweep
+
+LOOK_PROMPT, LOOK_ANSWER = 120, 24  # tokens of the two requests that tell the pace
+
+
+def isolation_config(data_dir: Path, named: str, wishes: Wishes, own: Mapping[str, str] | None = None) -> SweepConfig:
+    """`named`: a sweep file, a saved backend, or a URL; `own`: keys of [backend] beside a URL. Sends two requests to a
+    server that runs. Raises ConfigError."""
+    path = Path(named)
+    if path.suffix in (".toml", ".json") and path.is_file():
+        return with_arms(load_sweep(path, saved_backends(data_dir)), wishes.caps)
+    saved = saved_backends(data_dir)
+    if named in saved:
+        return backend_config(named, saved[named], wishes)
+    if not is_web_address(named):
+        known = ", ".join(saved) or "none yet"
+        raise ConfigError(
+            f"{named} is neither a sweep file, nor a saved backend (saved: {known}), nor a web address such as "
+            "http://host:port"
+        )
+    url = named if "://" in named else f"http://{named}"
+    found = inspect_once(url, (own or {}).get("api_key_env"))
+    kind = sweep_kind(found.as_json()) if found else "openai"
+    return backend_config(url, {"kind": kind, "url": url, **(own or {})}, wishes)
+
+
+def backend_config(name: str, backend: Mapping[str, Any], wishes: Wishes) -> SweepConfig:
+    """The usual experiment for one [backend] table. Raises ConfigError."""
+    if backend.get("kind") == "simulated":
+        return usual_sweep(name, backend, _calculated_pace(name, backend), None, wishes)
+    url, key_env = str(backend.get("url")), backend.get("api_key_env")
+    runs_later = (backend.get("control") or {}).get("mode") in ("process", "command")
+    if runs_later and inspect_once(url, key_env) is None:
+        return usual_sweep(name, backend, None, None, wishes)
+    return usual_sweep(name, backend, look_pace(backend), room_once(url, key_env).context_tokens, wishes)
+
+
+def look_pace(backend: Mapping[str, Any]) -> Pace:
+    """How fast a running server answers one request, by the second of two. Raises ConfigError when it does not."""
+    answer: dict[str, Any] = {}
+    for i in range(2):
+        spec = RequestSpec(i, "look", 0, None, LOOK_PROMPT, LOOK_ANSWER, time.time_ns(), i)
+        answer = probe_once(
+            str(backend["url"]),
+            api=backend.get("api"),
+            model=backend.get("model"),
+            prompt=make_prompt(spec, PromptScale()),
+            max_tokens=LOOK_ANSWER,
+            api_key_env=backend.get("api_key_env"),
+        )
+        if answer["outcome"] != "ok":
+            raise ConfigError(f"{backend['url']} does not answer as it should: {answer['error_detail']}")
+    prompt = float(answer["prompt_tokens"] or LOOK_PROMPT)
+    token_ms = answer["tpot_ms"] or float(answer["ttft_ms"]) / prompt
+    return Pace(float(answer["ttft_ms"]) / prompt, float(token_ms))
+
+
+def _calculated_pace(name: str, backend: Mapping[str, Any]) -> Pace:
+    chat = {"name": "chat", "rate": 1, "prompt_tokens": 1, "output_tokens": 1}
+    raw = {"name": name, "backend": backend, "grid": {"chat_max_in_flight": [1]}, "classes": [chat]}
+    cost = stand_for(parse_sweep(raw, name), {}, None).settings.profile.cost
+    prompt = BatchShape(LOOK_PROMPT, LOOK_PROMPT**2)
+    return Pace(iteration_ms(cost, prompt) / LOOK_PROMPT, iteration_ms(cost, BatchShape(0, 0, 1, LOOK_PROMPT)))
