@@ -16,7 +16,7 @@ run: $(VENV)/.run
 
 test: $(VENV)/.dev
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy
-	@$(BIN)/python -m pytest $(ARGS)
+	@$(BIN)/python -m pytest -n 2 --dist loadgroup $(ARGS)
 
 check lint: $(VENV)/.dev
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy

@@ -21,9 +21,10 @@ from runner.protocols.scrub import scrub
 LOOPBACK = "127.0.0.1"
 DOCKER_HOST = "host.docker.internal"  # this host, seen from inside a container
 USUAL_PORTS = tuple(sorted({kind.default_port for kind in KINDS.values()}))
-CONNECT_S = 0.7
 ANSWER_S = 1.5
+RESOLVE_S = 0.7
 LOOK_S = 2.0  # for all of one server's answers; with the name before it, under three seconds
+PATIENT_LOOK_S = 10.0  # at one server that somebody named: it may be busy, or behind a slow link
 MOST_BYTES = 2_000_000  # of an answer; a metrics page has some 100,000
 
 
@@ -46,10 +47,10 @@ class Found:
 async def discover(ports: Sequence[int] = USUAL_PORTS, hosts: Sequence[str] | None = None) -> list[Found]:
     """Servers that answer as one of the known kinds, in under three seconds. Nothing beyond `hosts` is contacted;
     default: this host, also by the name that it has inside a container."""
-    async with _client() as client:
+    async with _client(ANSWER_S) as client:
 
         async def look_at(host: str) -> list[Found]:
-            looks = await asyncio.gather(*(inspect(f"http://{host}:{port}", client=client) for port in ports))
+            looks = await asyncio.gather(*(_inspect(client, f"http://{host}:{port}", None, LOOK_S) for port in ports))
             return [found for found in looks if found is not None]
 
         async def from_a_container() -> list[Found]:
@@ -59,11 +60,13 @@ async def discover(ports: Sequence[int] = USUAL_PORTS, hosts: Sequence[str] | No
         return [found for part in await asyncio.gather(*looks) for found in part]
 
 
-async def inspect(url: str, api_key_env: str | None = None, client: httpx.AsyncClient | None = None) -> Found | None:
+async def inspect(url: str, api_key_env: str | None = None) -> Found | None:
     """What the server at this root URL says of itself; null when nobody answers as a known kind would."""
-    if client is None:
-        async with _client() as own:
-            return await inspect(url, api_key_env, own)
+    async with _client(PATIENT_LOOK_S / 2) as client:
+        return await _inspect(client, url, api_key_env, PATIENT_LOOK_S)
+
+
+async def _inspect(client: httpx.AsyncClient, url: str, api_key_env: str | None, limit_s: float) -> Found | None:
     answers: dict[str, Answer] = {}
 
     async def ask(path: str) -> None:
@@ -71,7 +74,7 @@ async def inspect(url: str, api_key_env: str | None = None, client: httpx.AsyncC
             answers[path] = answer
 
     with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(LOOK_S):
+        async with asyncio.timeout(limit_s):
             await ask(MODELS)
             if answers:
                 await asyncio.gather(*(ask(path) for path in PATHS if path != MODELS))
@@ -81,9 +84,12 @@ async def inspect(url: str, api_key_env: str | None = None, client: httpx.AsyncC
     return Found(scrub(url), KINDS[identity.kind].apis[0], identity) if identity else None
 
 
-def _client() -> httpx.AsyncClient:
-    transport = StampedTransport(connect_timeout_s=CONNECT_S, max_body_bytes=MOST_BYTES)
-    return httpx.AsyncClient(transport=transport, trust_env=False, timeout=httpx.Timeout(ANSWER_S, connect=CONNECT_S))
+def _client(answer_s: float) -> httpx.AsyncClient:
+    """`answer_s` of silence end a question, half of it a connection attempt."""
+    transport = StampedTransport(connect_timeout_s=answer_s / 2, max_body_bytes=MOST_BYTES)
+    return httpx.AsyncClient(
+        transport=transport, trust_env=False, timeout=httpx.Timeout(answer_s, connect=answer_s / 2)
+    )
 
 
 async def _get(http: httpx.AsyncClient, url: str, api_key_env: str | None) -> Answer | None:
@@ -97,7 +103,7 @@ async def _get(http: httpx.AsyncClient, url: str, api_key_env: str | None) -> An
 
 async def is_another_machine(host: str) -> bool:
     """True for a name that leads to private addresses of which none is this machine's own: the host of a container."""
-    addresses = await _resolve(host, CONNECT_S)
+    addresses = await _resolve(host, RESOLVE_S)
     mine = {a.address.partition("%")[0] for found in psutil.net_if_addrs().values() for a in found}
     foreign = all(a not in mine and not ipaddress.ip_address(a).is_loopback for a in addresses)
     return bool(addresses) and foreign and all(refusal(host, a) is None for a in addresses)
