@@ -3,6 +3,7 @@
 import argparse
 import contextlib
 import sys
+from collections.abc import Callable
 from io import TextIOWrapper
 from pathlib import Path
 
@@ -103,12 +104,7 @@ def parser() -> argparse.ArgumentParser:
     _data(p)
     p.set_defaults(do=commands.delete)
 
-    p = add("report", help="write a sweep as one HTML page")
-    p.add_argument("id", metavar="ID", help="an id, its beginning, or the folder of a sweep")
-    p.add_argument("-o", "--output", type=Path, required=True, metavar="FILE.html")
-    p.add_argument("--private", action="store_true", help="leave host names, addresses and paths in")
-    _data(p)
-    p.set_defaults(do=commands.report)
+    _sharing(add)
 
     p = add("probe", help="one streamed request to a server, with all its times")
     p.add_argument("url", metavar="URL")
@@ -136,6 +132,30 @@ def parser() -> argparse.ArgumentParser:
     worker.add_arguments(p)
     p.set_defaults(do=worker.work)
     return top
+
+
+def _sharing(add: Callable[..., argparse.ArgumentParser]) -> None:
+    """What leaves the data folder, and what comes into it from elsewhere."""
+    p = add("report", help="write a sweep as one HTML page")
+    p.add_argument("id", metavar="ID", help="an id, its beginning, or the folder of a sweep")
+    p.add_argument("-o", "--output", type=Path, required=True, metavar="FILE.html")
+    p.add_argument("--private", action="store_true", help="leave host names, addresses and paths in")
+    _data(p)
+    p.set_defaults(do=commands.report)
+
+    p = add("export", help="write a sweep's numbers as CSV, Parquet or JSON")
+    p.add_argument("id", metavar="ID", help="an id, its beginning, or the folder of a sweep")
+    p.add_argument("--format", required=True, choices=("csv", "parquet", "json"))
+    where = "json: a file, or a folder to put it in; csv, parquet: a folder for the tables, or a file for the cells"
+    p.add_argument("-o", "--output", type=Path, required=True, metavar="PATH", help=where)
+    p.add_argument("--private", action="store_true", help="leave host names, addresses and paths in")
+    _data(p)
+    p.set_defaults(do=commands.export)
+
+    p = add("import", help="take in a shared page, an export, or result files and folders of other tools")
+    p.add_argument("files", nargs="+", type=Path, metavar="FILE")
+    _data(p, json=True)
+    p.set_defaults(do=commands.import_files)
 
 
 def _dashboard(top: argparse.ArgumentParser) -> None:

@@ -120,33 +120,46 @@ def go_on(args: argparse.Namespace) -> int:
 
 
 def list_all(args: argparse.Namespace) -> int:
+    from app import import_command
+
     sweeps = list_sweeps(args.data)
     if args.json:
         keys = ("sweep_id", "name", "status", "created_unix_ns", "cells_total", "cells_done", "verdict", "simulated")
-        _print_json([{k: getattr(s, k) for k in keys} for s in sweeps])
+        _print_json([{k: getattr(s, k) for k in keys} for s in sweeps] + import_command.rows(args.data))
         return 0
     for s in sweeps:
         mark = "  (simulated)" if s.simulated else ""
         print(f"{s.sweep_id}  {s.status:<11} {s.cells_done}/{s.cells_total} cells  {s.name}{mark}")
         if s.verdict:
             print(f"    {s.verdict}")
-    if not sweeps:
+    for line in (imported := import_command.lines(args.data)):
+        print(line)
+    if not sweeps and not imported:
         print(f"no sweeps in {args.data} yet; `goodput run sample_data/demo.toml` makes one", file=sys.stderr)
     return 0
 
 
 def show(args: argparse.Namespace) -> int:
-    result = _result(folder_of(args.id, args.data))
+    from app import import_command
+
+    imported = import_command.result_of_import(args.data, args.id)
+    result = imported or _result(folder_of(args.id, args.data))
     if args.json:
         _print_json(result)
     else:
         _print_result(result)
+        if imported:
+            print(import_command.note_of(imported))
     return 0
 
 
 def delete(args: argparse.Namespace) -> int:
+    from app import import_command
     from runner.queue import delete_sweep, find_sweep
 
+    if gone := import_command.delete(args.data, args.id):
+        print(f"deleted {gone}", file=sys.stderr)
+        return 0
     sweep_id = find_sweep(args.data, args.id)
     delete_sweep(args.data, sweep_id)
     print(f"deleted {sweep_id}", file=sys.stderr)
@@ -157,6 +170,18 @@ def report(args: argparse.Namespace) -> int:
     _check_report(args.output)
     _write_report(folder_of(args.id, args.data), args.output, private=args.private)
     return 0
+
+
+def export(args: argparse.Namespace) -> int:
+    from app import export_command
+
+    return export_command.run(args)
+
+
+def import_files(args: argparse.Namespace) -> int:
+    from app import import_command
+
+    return import_command.run(args)
 
 
 def probe(args: argparse.Namespace) -> int:

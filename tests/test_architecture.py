@@ -33,6 +33,7 @@ PURE = (
     "runner/config_errors.py",
     "runner/plan.py",
     "runner/secret_names.py",
+    "runner/imports/*.py",
     "runner/load/arrivals.py",
     "runner/load/event_rate.py",
     "runner/load/trace_file.py",

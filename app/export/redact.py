@@ -4,7 +4,7 @@ Hardware, versions, model names and settings stay. Keys go even when private fac
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 PRIVATE_KEYS = frozenset(
@@ -37,14 +37,24 @@ _PRIVATE_TEXT = (
 )
 
 
-def redact(result: Mapping[str, Any], *, include_private: bool = False) -> dict[str, Any]:
-    """A copy of the result that can be posted; with include_private only keys are taken out."""
-    names = set() if include_private else _own_names(result)
-    cleaned: dict[str, Any] = _walk(result, include_private, names)
+def redact(
+    result: Mapping[str, Any], *, include_private: bool = False, names: Collection[str] | None = None
+) -> dict[str, Any]:
+    """A copy of the result that can be posted; with include_private only keys are taken out.
+
+    `names`: host and user names that a part of a result must not tell; those of the result itself where null.
+    """
+    known = secret_names(result) if names is None else names
+    cleaned: dict[str, Any] = _walk(result, include_private, [] if include_private else known)
     return cleaned
 
 
-def scrub(text: str, *, include_private: bool = False, names: frozenset[str] | set[str] = frozenset()) -> str:
+def secret_names(result: Mapping[str, Any]) -> frozenset[str]:
+    """Host and user names the result itself tells, to be taken out wherever they stand."""
+    return frozenset(_own_names(result))
+
+
+def scrub(text: str, *, include_private: bool = False, names: Collection[str] = ()) -> str:
     """One text without keys and, unless wanted, without URLs, addresses, hosts and folders (file names stay)."""
     for pattern, instead in _SECRETS:
         text = pattern.sub(instead, text)
@@ -62,7 +72,6 @@ def _is_private(key: str) -> bool:
 
 
 def _own_names(value: object) -> set[str]:
-    """Host and user names the result itself tells, to be taken out wherever they stand."""
     if isinstance(value, Mapping):
         mine = {v for k, v in value.items() if k in _NAMES_OF_THIS_HOST and isinstance(v, str) and len(v) > 2}
         return mine.union(*(_own_names(v) for v in value.values()))
@@ -71,7 +80,7 @@ def _own_names(value: object) -> set[str]:
     return set()
 
 
-def _walk(value: Any, include_private: bool, names: set[str]) -> Any:  # noqa: ANN401
+def _walk(value: Any, include_private: bool, names: Collection[str]) -> Any:  # noqa: ANN401
     if isinstance(value, Mapping):
         return {
             # a version of four numbers looks like an address

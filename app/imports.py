@@ -1,0 +1,205 @@
+"""Other people's pages and other tools' files: taken in, kept, scored again. Imports no Streamlit."""
+
+import hashlib
+import json
+import re
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from app.views.badges import TOOLS
+from runner.analysis.prepare import Prepared, prepare
+from runner.analysis.result import score
+from runner.config import GapRule, Slo
+from runner.errors import ConfigError
+from runner.exported import tables_from_json
+from runner.imported import as_document, from_document
+from runner.imported_result import prepared_of, tool_result
+from runner.imports import own
+from runner.imports.detect import read_files
+from runner.imports.model import MAX_FILE_BYTES, ImportFailed, ToolFile
+from runner.imports.reading import shown
+from storage.errors import StorageError
+from storage.imports import list_imports as stored_imports
+from storage.imports import read_import, remove_import, save_import
+
+MAX_UPLOAD_BYTES = MAX_FILE_BYTES
+MAX_FILES = 2_000
+MAX_ALL_BYTES = 4 * MAX_FILE_BYTES
+_ID = re.compile(r"imp-[0-9a-f]{12}")
+list_imports = stored_imports
+load_import = read_import
+
+
+def add_files(data_dir: Path, files: Sequence[tuple[str, bytes]]) -> list[str]:
+    """Takes (name, content) pairs in and keeps them; returns the imports' ids. Several files of one run or sweep make
+    one import; the same files make the same import. Raises ImportFailed (nothing is kept then), StorageError."""
+    if not files:
+        raise ImportFailed("no file was given")
+    if len(files) > MAX_FILES or sum(len(content) for _, content in files) > MAX_ALL_BYTES:
+        raise ImportFailed(f"at most {MAX_FILES:,} files and {MAX_ALL_BYTES // 10**6} MB are taken in at once")
+    ours = [f for f in files if _is_page(f[1]) or own.is_export(f[1])]
+    others = [f for f in files if f not in ours]
+    documents = [_our_document(name, content) for name, content in ours]
+    if others:
+        names = [shown(name) for name, _ in others]
+        documents += [_tool_document(file, names) for file in read_files(others)]
+    return [_keep(data_dir, document) for document in documents]
+
+
+def _is_page(content: bytes) -> bool:
+    return content[:200].lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"<")
+
+
+def _our_document(name: str, content: bytes) -> dict[str, Any]:
+    data = _page(name, content) if _is_page(content) else own.read_export(name, content)
+    result = data["result"]
+    document = {
+        "tool": "goodput",
+        "tool_version": str((result.get("environment") or {}).get("goodput_lab") or "") or None,
+        "files": [shown(name)],
+        "badges": [],
+        "rescoring": "full" if data.get("tables") else "steps" if data.get("tallies") else "none",
+        "result": result,
+        **{key: data[key] for key in ("tallies", "config", "tables") if data.get(key)},
+    }
+    if data.get("tables"):
+        _prepared_export(document)  # whatever is damaged must be told now and not when somebody looks at it
+    return document
+
+
+def _page(name: str, content: bytes) -> dict[str, Any]:
+    from app.export.shared_page import PageError, read_page  # brings Plotly, which most commands do not need
+
+    if len(content) > MAX_FILE_BYTES:
+        raise ImportFailed(
+            f"{shown(name)} has {len(content) / 1e6:,.0f} MB; at most {MAX_FILE_BYTES // 10**6} are read"
+        )
+    try:
+        data = read_page(content.decode("utf-8"))
+    except (PageError, UnicodeDecodeError, RecursionError) as e:
+        why = str(e) if isinstance(e, PageError) else "it can't be read"
+        raise ImportFailed(f"{shown(name)}: {why}") from None
+    own.check_result(name, data["result"])
+    return data
+
+
+def _tool_document(file: ToolFile, names: Sequence[str]) -> dict[str, Any]:
+    data = json.loads(json.dumps(as_document(file), allow_nan=False))
+    file = from_document(data)  # as it will be read again
+    about = {"sweep_id": "", "name": _name_of(file, names), "created_unix_ns": 0}
+    return {
+        "tool": file.tool,
+        "tool_version": file.tool_version,
+        "files": list(names)[:50],
+        "badges": list(file.badges),
+        "rescoring": file.rescoring,
+        "result": tool_result(file, prepared_of(file, about)),
+        "file": data,
+    }
+
+
+def _name_of(file: ToolFile, names: Sequence[str]) -> str:
+    what = file.model or names[0].replace("\\", "/").rpartition("/")[2]
+    return f"{TOOLS[file.tool]}: {what}"
+
+
+def _keep(data_dir: Path, document: dict[str, Any]) -> str:
+    content = json.dumps({k: v for k, v in document.items() if k != "files"}, sort_keys=True)
+    import_id = f"imp-{hashlib.sha256(content.encode()).hexdigest()[:12]}"
+    result = document["result"]
+    about = {
+        "name": shown(str(result.get("name") or document["files"][0])),
+        "tool": document["tool"],
+        "created_unix_ns": time.time_ns(),
+        "cells": len(result["cells"]),
+    }
+    save_import(data_dir, import_id, about, {**document, "import_id": import_id})
+    return import_id
+
+
+def import_folder(data_dir: Path, import_id: str) -> Path:
+    """The folder of an import. Raises ConfigError for what is no import's id or is not there."""
+    folder = data_dir / "imports" / import_id
+    if not _ID.fullmatch(import_id) or not folder.is_dir():
+        raise ConfigError(f"there is no import {import_id!r} here; `goodput list` shows them")
+    return folder
+
+
+def find_import(data_dir: Path, beginning: str) -> Path | None:
+    """The folder of the one import whose id begins so; None if there is none. Raises ConfigError for several."""
+    if not beginning.startswith("imp-") and not "imp-".startswith(beginning):
+        return None
+    found = [s.folder for s in list_imports(data_dir) if s.import_id.startswith(beginning)]
+    if len(found) > 1:
+        raise ConfigError(f"{len(found)} imports begin with {beginning!r}; give more of it")
+    return found[0] if found else None
+
+
+def delete_import(data_dir: Path, import_id: str) -> None:
+    """Deletes it for good. Raises ConfigError, StorageError."""
+    remove_import(import_folder(data_dir, import_id))
+
+
+def prepared_import(document: Mapping[str, Any]) -> Prepared | None:
+    """All of an import that does not depend on targets: keep it, and give it to `import_result` at every move of a
+    slider. None where nothing of single requests is known (summaries, our pages). Raises StorageError."""
+    try:
+        if document.get("file") and document.get("rescoring") != "none":
+            about = {"sweep_id": "", "name": document["result"].get("name"), "created_unix_ns": 0}
+            return prepared_of(from_document(document["file"]), about)
+        return _prepared_export(document) if document.get("tables") else None
+    except ImportFailed as e:
+        raise StorageError(f"this import is damaged ({e}); delete it and import the file again") from None
+
+
+def import_result(
+    document: Mapping[str, Any],
+    *,
+    targets: Mapping[str, Slo] | None = None,
+    rule: GapRule | None = None,
+    share_target: float | None = None,
+    prepared: Prepared | None = None,
+) -> dict[str, Any]:
+    """The result object of an import, with `imported` beside the usual keys; without arguments as it was imported.
+
+    How far other targets are followed is told by `imported.rescoring`: see app.views.badges. Raises StorageError.
+    """
+    asked = targets is not None or rule is not None or share_target is not None
+    result = _rescored(document, targets, rule, share_target, prepared) if asked else document["result"]
+    about = {key: document.get(key) for key in ("import_id", "tool", "tool_version", "files", "badges", "rescoring")}
+    return {**result, "imported": about}
+
+
+def _rescored(
+    document: Mapping[str, Any],
+    targets: Mapping[str, Slo] | None,
+    rule: GapRule | None,
+    share_target: float | None,
+    prepared: Prepared | None,
+) -> dict[str, Any]:
+    known = prepared or prepared_import(document)
+    if known is not None and document.get("file"):
+        file = from_document(document["file"])
+        return tool_result(file, known, targets=targets, rule=rule, share_target=share_target)
+    if known is not None:
+        status = document["result"].get("status")
+        return score(known, targets=targets, rule=rule, share_target=share_target, status=status)
+    if document.get("tallies"):
+        from app.export.rescore import rescore_page
+
+        return rescore_page(document["result"], document["tallies"], targets=targets, share_target=share_target)
+    return dict(document["result"])
+
+
+def _prepared_export(document: Mapping[str, Any]) -> Prepared:
+    """Raises ImportFailed."""
+    result = document["result"]
+    meta = {key: result.get(key) or {} for key in ("backend", "environment")}
+    meta |= {"sweep_id": result.get("sweep_id"), "name": result.get("name"), "simulated": result.get("simulated")}
+    tables = tables_from_json({**meta, "created_unix_ns": 0}, document.get("config") or {}, document["tables"])
+    try:
+        return prepare(tables)
+    except (ValueError, KeyError, TypeError) as e:
+        raise ImportFailed(f"the sweep of this export can't be scored ({type(e).__name__}); export it again") from None
