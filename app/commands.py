@@ -327,6 +327,8 @@ def _print_result(result: Mapping[str, Any]) -> None:
         print(origin_note(result))
     print(text_table(result))
     print(result["choice"]["reason"])
+    for note in result["choice"].get("notes") or []:
+        print(note["text"])
     if isolation := result.get("isolation"):
         print(isolation["reason"])
     if line := result["choice"].get("start_line"):

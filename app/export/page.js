@@ -107,6 +107,7 @@
 
   // ---- the choice (the same rules as runner.analysis.choice)
   const WORK_TOLERANCE = 0.05;
+  const SAME_REQUESTS = 0.95;
   /** The first of the largest by a list of keys, as Python's max. */
   const largest = (items, keys) =>
     items.reduce((best, item) => {
@@ -150,7 +151,9 @@
   const isNoise = (a, b) => {
     const d = [];
     if (a.at === b.at && a.met && b.met) for (const [key, met] of a.met) if (b.met.has(key)) d.push(met - b.met.get(key));
-    if (!d.length) return Math.abs(a.goodput - b.goodput) <= Math.hypot(halfWidth(a), halfWidth(b));
+    // fewer in common: a fixed number at once let the faster one answer more, or one was cut
+    const same = d.length && d.length >= SAME_REQUESTS * Math.max(a.met.size, b.met.size);
+    if (!same) return Math.abs(a.goodput - b.goodput) <= Math.hypot(halfWidth(a), halfWidth(b));
     const means = batchMeans(d);
     const spread = Math.max(d.length > 1 ? variance(d) / d.length : Infinity, means ? variance(means) / BATCHES : 0);
     return Math.abs(mean(d)) <= Z * Math.sqrt(spread);

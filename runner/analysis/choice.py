@@ -9,10 +9,13 @@ from typing import Any
 import numpy as np
 
 from runner.analysis.gaps import Floats
-from runner.analysis.intervals import Share, paired_difference, pool
+from runner.analysis.intervals import Share, paired_difference, paired_p_value, pool
+from runner.analysis.student import p_value, t95
 from runner.config import SweepConfig
 
 WORK_TOLERANCE = 0.05  # background work within 5 % counts as equal: it has no interval of its own
+SAME_REQUESTS = 0.95  # of those of the larger side: fewer in common, and the two did not answer the same requests
+MANY = 10_000  # degrees of freedom of a normal distribution
 RequestKey = tuple[int, int, str]  # repeat, index in the trace, class: the same request in every setting
 
 # id -> template; the clause about raw throughput is added with its own template
@@ -45,6 +48,11 @@ TEXTS = {
         "them because {why}."
     ),
     "no_targets": "No setting could be chosen: no request of a class with targets fell into a measured window.",
+    "no_slo": (
+        "No class has targets, so there is no promise to choose by: give one slo = {{ ttft_ms = 1000, gap_ms = 150 }} "
+        "in the sweep file. Most output tokens per second ({raw_tokens:.1f}) came from {raw_setting} at {raw_load}, "
+        "whatever people had to wait for them."
+    ),
     "raw_costs": (
         "; going by raw throughput would pick {raw_setting} at {raw_load}, with {more} more output tokens per second, "
         "where only {raw_share} meet them"
@@ -131,14 +139,33 @@ def choose(points: Sequence[Point], config: SweepConfig, share_target: float) ->
 def is_noise(a: Point, b: Point) -> bool:
     """True if the difference in goodput of two points lies within its 95 % interval.
 
-    At the same load both met the same requests, so the difference is paired; else the two intervals are combined.
+    At the same load both met the same requests, so the difference is paired; else the two intervals are combined, as
+    they are where a fixed number at once let the faster one answer more requests.
     """
-    if a.load == b.load:
-        both = sorted(a.met_by_request.keys() & b.met_by_request.keys())
-        if both:
-            _, low, high = paired_difference(_met(a, both), _met(b, both))
-            return low <= 0.0 <= high
+    both = _same_requests(a, b)
+    if both:
+        _, low, high = paired_difference(_met(a, both), _met(b, both))
+        return low <= 0.0 <= high
     return abs(a.goodput_per_s - b.goodput_per_s) <= math.hypot(_half_width(a), _half_width(b))
+
+
+def difference_p(a: Point, b: Point) -> float:
+    """Two-sided p value of "both have the same goodput": below .05 where `is_noise` is false."""
+    both = _same_requests(a, b)
+    if both:
+        return paired_p_value(_met(a, both), _met(b, both))
+    error = math.hypot(_half_width(a), _half_width(b)) / t95(MANY)
+    d = a.goodput_per_s - b.goodput_per_s
+    return p_value(d / error, MANY) if error else float(d == 0)
+
+
+def _same_requests(a: Point, b: Point) -> list[RequestKey]:
+    """What both were asked at the same load, in order of arrival; nothing where that is only a part."""
+    if a.load != b.load:
+        return []
+    both = sorted(a.met_by_request.keys() & b.met_by_request.keys())
+    enough = len(both) >= SAME_REQUESTS * max(len(a.met_by_request), len(b.met_by_request))
+    return both if enough else []
 
 
 def _met(point: Point, keys: Sequence[RequestKey]) -> Floats:
@@ -158,15 +185,20 @@ def change(setting: Mapping[str, Any], config: SweepConfig) -> tuple[int, int]:
 
 
 def choice_dict(
-    points: Sequence[Point], chosen: Point | None, share_target: float, failures: Failures | None = None
+    points: Sequence[Point],
+    chosen: Point | None,
+    share_target: float,
+    failures: Failures | None = None,
+    *,
+    has_targets: bool = True,
 ) -> dict[str, Any]:
-    """The `choice` of the result object from all points and the one of `choose`.
+    """The `choice` of the result object from all points and the one of `choose`. `has_targets`: any class has some.
 
     Without a chosen point only `reason` and the raw-throughput winner are told, the other keys are null.
     """
     raw = max(points, key=lambda p: p.output_tok_per_s, default=None)
     if chosen is None or raw is None:
-        return _no_choice(raw, failures)
+        return _no_choice(raw, failures, has_targets)
     met = chosen.qualifies(share_target)
     low, high = chosen.share.bounds or (0.0, 1.0)
     values = {
@@ -197,6 +229,9 @@ def choice_dict(
         "share_low": low,
         "share_high": high,
         "goodput_per_s": chosen.goodput_per_s,
+        "work_per_s": chosen.work_per_s,
+        "raw_throughput_share": raw.share.value,
+        "raw_throughput_goodput_per_s": raw.goodput_per_s,
         "raw_throughput_load": raw.load,
         "raw_throughput_cells": list(raw.cells),
         "reason_templates": [TEXTS[template], TEXTS[clause]],
@@ -204,18 +239,26 @@ def choice_dict(
     }
 
 
-def _no_choice(raw: Point | None, failures: Failures | None) -> dict[str, Any]:
-    template = "no_targets" if raw else "all_failed" if failures else "nothing_measured"
-    values = (
-        asdict(failures) | {"why": WHY.get(failures.kind, OTHER.format(failures.kind))} if failures and not raw else {}
+def _no_choice(raw: Point | None, failures: Failures | None, has_targets: bool) -> dict[str, Any]:
+    template, values = "nothing_measured", dict[str, Any]()
+    if raw:
+        template = "no_targets" if has_targets else "no_slo"
+        told = {"raw_setting": describe_setting(raw.setting), "raw_load": describe_load(raw.load)}
+        values = {} if has_targets else {**told, "raw_tokens": raw.output_tok_per_s}
+    elif failures:
+        template = "all_failed"
+        values = asdict(failures) | {"why": WHY.get(failures.kind, OTHER.format(failures.kind))}
+    unknown = dict.fromkeys(
+        ("setting", "request_rate", "load", "share", "share_low", "share_high", "goodput_per_s", "work_per_s")
     )
-    unknown = dict.fromkeys(("setting", "request_rate", "load", "share", "share_low", "share_high", "goodput_per_s"))
     return {
         **unknown,
         "reason": TEXTS[template].format(**values),
         "target_met": False,
         "raw_throughput_setting": raw.setting if raw else None,
         "cells": [],
+        "raw_throughput_share": raw.share.value if raw else None,
+        "raw_throughput_goodput_per_s": None,
         "raw_throughput_load": raw.load if raw else None,
         "raw_throughput_cells": list(raw.cells) if raw else [],
         "reason_templates": [TEXTS[template]],

@@ -9,6 +9,7 @@ import numpy as np
 
 from runner.analysis.bound import bounds_of_settings
 from runner.analysis.choice import Failures, Point, choice_dict, choose
+from runner.analysis.choice_notes import choice_notes
 from runner.analysis.drift import Change, drift_alone, drift_of
 from runner.analysis.frontier import frontier
 from runner.analysis.goodput import RULES, Judged, judge, stalled_but_fine_on_average
@@ -75,7 +76,8 @@ def score(
         "cells": rows,
         "bounds": bounds_of_settings(rows),
         "choice": {
-            **choice_dict(points, chosen, alpha, failures_of(rows)),
+            **choice_dict(points, chosen, alpha, failures_of(rows), has_targets=bool(wanted)),
+            **choice_notes(points, chosen, alpha, by_rule),
             "start_line": _start_line(meta["backend"], rows, chosen),
         },
         "drift": drift,

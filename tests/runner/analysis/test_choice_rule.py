@@ -4,7 +4,16 @@ from typing import Any
 
 import numpy as np
 
-from runner.analysis.choice import Point, choice_dict, choose, describe_load, describe_setting, is_noise, percent
+from runner.analysis.choice import (
+    Point,
+    choice_dict,
+    choose,
+    describe_load,
+    describe_setting,
+    difference_p,
+    is_noise,
+    percent,
+)
 from runner.analysis.intervals import Share
 from tests.support.tables import make_config
 
@@ -146,3 +155,27 @@ def test_words_for_settings_and_loads() -> None:
     )
     assert describe_load({}) == "the load of the file"
     assert (percent(0.997), percent(1.0), percent(0.29)) == ("99.7 %", "100 %", "29 %")
+
+
+def test_with_a_fixed_number_at_once_the_faster_one_is_not_called_equal() -> None:
+    """Both keep every promise of the requests they share, but one answered twice as many: that is no tie."""
+    slow = point(4, 500, judged=500, window_s=100.0, goodput_per_s=5.0, load={"max_concurrency": 8})
+    fast = point(8, 1000, window_s=100.0, goodput_per_s=10.0, load={"max_concurrency": 8})
+    assert not is_noise(slow, fast)
+    assert difference_p(slow, fast) < 0.001
+    assert choose([slow, fast], CONFIG, 0.90) is fast
+    same = point(8, 500, judged=500, window_s=100.0, goodput_per_s=5.0, load={"max_concurrency": 8})
+    assert is_noise(slow, same)
+
+
+def test_without_any_targets_the_sentence_says_how_to_give_some() -> None:
+    """What is missing, the line that mends it, and what raw throughput would say."""
+    bare = point(4, 0, shares={}, met_by_request={}, tokens=61.24)
+    found = choice_dict([bare], None, 0.90, has_targets=False)
+    assert found["reason"] == (
+        "No class has targets, so there is no promise to choose by: give one slo = { ttft_ms = 1000, gap_ms = 150 } in "
+        "the sweep file. Most output tokens per second (61.2) came from max_num_seqs 4, max_num_batched_tokens 256 at "
+        "1 requests/s, whatever people had to wait for them."
+    )
+    assert found["reason_templates"][0].format(**found["reason_values"]) == found["reason"]
+    assert (found["target_met"], found["setting"]) == (False, None)
