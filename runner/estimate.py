@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from runner.config import SweepConfig
-from runner.plan import PlannedCell
+from runner.plan import PlannedCell, cell_config
 
 IDLE_WAIT_S = 1.0  # between cells: queue and batch empty twice in a row
 USUAL_DRAIN_S = 2.0  # most cells end long before the drain limit
@@ -40,4 +40,5 @@ def count_starts(cells: Sequence[PlannedCell]) -> int:
 def sweep_seconds(config: SweepConfig, cells: Sequence[PlannedCell], start_s: float | None = None) -> float:
     """Expected seconds for `cells` in order; `start_s`: seconds of one server start, when one was measured."""
     cooling = max(len(cells) - 1, 0) * config.run.cool_down_s
-    return len(cells) * cell_seconds(config) + cooling + count_starts(cells) * start_seconds(config, start_s)
+    loaded = sum(cell_seconds(cell_config(config, plan)) for plan in cells)
+    return loaded + cooling + count_starts(cells) * start_seconds(config, start_s)

@@ -53,6 +53,11 @@ class LiveFeed:
         self.stopped_by: str | None = None  # user | stop_by | failures, once it has stopped before its last cell
         self._owner = {"pid": os.getpid(), "create_time": psutil.Process().create_time()}
 
+    def expect(self, cells_left: int, eta_s: float) -> None:
+        """How much is still to come; a search learns it as it goes, so its `cells_total` may grow or shrink."""
+        self.cells_total = self.cells_done + cells_left
+        self.eta_s = round(eta_s, 1)
+
     def begin_cell(self, cell: int, phase: str) -> None:
         """A new cell: counts start again, what the page shows is of this cell."""
         self.cell, self.phase = cell, phase

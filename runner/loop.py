@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from runner.analysis.result import cell_row
+from runner.analysis.result import cell_row, targets_of
 from runner.cell import CellTools, failed_cell, run_cell
 from runner.deadline import Deadline
 from runner.engines.running import Running
@@ -20,7 +20,9 @@ from runner.estimate import longest_cell_seconds, owns_server, start_seconds, sw
 from runner.live import LiveFeed
 from runner.load.clock import Clock
 from runner.measured import Measured
-from runner.plan import PlannedCell
+from runner.plan import PlannedCell, cell_config
+from runner.search.course import Course
+from runner.search.ended import ended_cell
 from runner.writer import Rows
 from storage.in_memory import tables_of
 from storage.records import CellRecord, SweepMeta
@@ -76,7 +78,7 @@ class Cells:
     meta: SweepMeta
     server: Server
     tools: CellTools
-    left: list[PlannedCell]
+    course: Course
     deadline: Deadline | None = None
     start_s: float | None = None  # seconds of the last server start
     measured: Measured | None = None
@@ -91,9 +93,9 @@ class Cells:
         """Returns when all cells have ended, or early with `live.stopped_by` and `live.message` saying why."""
         clock = Clock()
         try:
-            for i, plan in enumerate(self.left):
-                left = self.left[i:]
-                self.tools.live.eta_s = round(sweep_seconds(self.tools.config, left, self.start_s), 1)
+            while left := self.course.left():
+                plan = left[0]
+                self.tools.live.expect(len(left), sweep_seconds(self.tools.config, left, self.start_s))
                 if self._must_end(plan):
                     return
                 await self._cool_down(plan)
@@ -121,7 +123,7 @@ class Cells:
 
     def _fits(self, plan: PlannedCell) -> bool:
         """Whether the cell would end in time: a server start if it needs one, and the longest a cell may take."""
-        config = self.tools.config
+        config = cell_config(self.tools.config, plan)
         start = 0.0 if self.applied == plan.setting else start_seconds(config, self.start_s)
         return self.deadline is None or start + longest_cell_seconds(config) <= self.deadline.left_s()
 
@@ -165,7 +167,8 @@ class Cells:
         record = replace(record, start_line=running.start_line, server=server, started_unix_ns=time.time_ns())
         await self.tools.writer.put_cell(record)
         self.warm = True
-        done = await run_cell(plan, record, self.measured, self.tools)
+        own = replace(self.tools, config=cell_config(self.tools.config, plan))
+        done = await run_cell(plan, record, self.measured, own)
         if done.status == "running":
             return
         done = replace(done, server=json.dumps(self.measured.facts()))  # its metrics may have gone meanwhile
@@ -247,6 +250,7 @@ class Cells:
         await asyncio.to_thread(append_line, self.folder, "cells.jsonl", row)
         self.first_is_ok = self.first_is_ok or (record.cell == 0 and record.status == "ok")
         self.failed.note(record)
+        self.course.note(record.cell, ended_cell(row, targets_of(self.tools.config), record))
         self.tools.live.cells_done += 1
         await self.tools.live.tick()
 

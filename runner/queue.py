@@ -17,7 +17,8 @@ from typing import Any
 from runner.config import SweepConfig, parse_sweep
 from runner.engines.orphan import end_orphan
 from runner.errors import BusyError, ConfigError
-from runner.plan import count_cells, count_points
+from runner.plan import count_points
+from runner.search.course import check_budget, count_expected
 from runner.trace_texts import read_trace_texts
 from storage.data_folder import locked
 from storage.errors import StorageError
@@ -46,7 +47,8 @@ def new_sweep_id(name: str, created_unix_ns: int) -> str:
 
 
 def check_cell_count(config: SweepConfig) -> None:
-    """Raises ConfigError for more cells than a result can hold."""
+    """Raises ConfigError for more cells than a result can hold, or a time that holds too few."""
+    check_budget(config)
     if (cells := count_points(config)) > MOST_CELLS:
         raise ConfigError(f"this sweep has {cells:,} cells, and one result holds at most {MOST_CELLS:,}; split [grid]")
 
@@ -89,7 +91,7 @@ def enqueue(
                 **({"simulated": True, "profile": profile} if simulated else {}),
             },
         )
-        write_state(folder, {"status": "queued", "cells_total": count_cells(config), "cells_done": 0})
+        write_state(folder, {"status": "queued", "cells_total": count_expected(config), "cells_done": 0})
         put_in_queue(data_dir, sweep_id)
     except StorageError:
         shutil.rmtree(folder, ignore_errors=True)

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from runner.cell import failed_cell, judged_cell, kind_of_end
-from runner.config import Scalar, SweepConfig
+from runner.config import SweepConfig
 from runner.environment import library_versions
 from runner.errors import SettingFailed
 from runner.load.trace_file import TraceRow
 from runner.load.workload import build_trace, in_flight_caps
-from runner.plan import PlannedCell, plan_cells, trace_seed
+from runner.plan import PlannedCell, cell_config, settings_of, trace_seed
 from runner.simulator.cost_model import CostModel
 from runner.simulator.presets import EngineProfile
 from runner.simulator.settings import context_tokens
@@ -54,7 +54,7 @@ class VirtualSweep:
             return self._run(plan, go_on, log)
 
     def _run(self, plan: PlannedCell, go_on: Callable[[], bool], log: StepLog | None) -> CellRows | None:
-        run, load = self.config.run, plan.load
+        run, load = cell_config(self.config, plan).run, plan.load
         stand = stand_for(self.config, plan.setting, self.profile)
         total_s = run.warmup + run.duration_s
         span = Span(*(round(s * 1e9) for s in (total_s, run.drain, run.request_timeout_s, run.scrape_interval_s)))
@@ -90,7 +90,7 @@ class VirtualSweep:
 
     def environment(self) -> dict[str, Any]:
         """What the numbers stand on, in place of the hardware of a measured sweep."""
-        stands = [stand_for(self.config, setting, self.profile) for setting in _settings(self.config)]
+        stands = [stand_for(self.config, setting, self.profile) for setting in settings_of(self.config)]
         return {
             "time": "virtual",
             "cost_models": list(dict.fromkeys(stand.facts["cost_model"] for stand in stands)),
@@ -103,12 +103,8 @@ class VirtualSweep:
 def check_virtual(config: SweepConfig, profile: EngineProfile | None) -> None:
     """Raises ConfigError when some setting has no speed, or one that virtual time cannot take."""
     check_speed(config, profile)
-    for setting in _settings(config):
+    for setting in settings_of(config):
         stand_for(config, setting, profile)
-
-
-def _settings(config: SweepConfig) -> list[dict[str, Scalar]]:
-    return list({json.dumps(plan.setting): plan.setting for plan in plan_cells(config)}.values())
 
 
 @contextlib.contextmanager

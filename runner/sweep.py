@@ -4,11 +4,11 @@ import asyncio
 import contextlib
 import json
 import time
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
 from typing import Any, get_args
 
-from runner.analysis.result import build_result
+from runner.analysis.result import build_result, targets_of
 from runner.by_hand import user_of
 from runner.cell import CellTools
 from runner.config import SweepConfig
@@ -18,15 +18,17 @@ from runner.engines.server import Server
 from runner.environment import describe_machine
 from runner.errors import ConfigError
 from runner.live import LiveFeed, Progress
-from runner.loop import LOOK_S, Cells, FailedInRow, too_many_failures
-from runner.plan import PlannedCell, plan_cells
+from runner.loop import LOOK_S, Cells, FailedInRow, cell_line, too_many_failures
+from runner.plan import is_search, plan_cells
 from runner.preflight import check_before
 from runner.protocols.scrub import scrub
 from runner.queue import read_config, sweep_folder
+from runner.search.course import Course
+from runner.search.ended import Ended, ended_cell
 from runner.simulated_sweep import VirtualSweep, virtual_sweep
 from runner.trace_texts import trace_rows
 from runner.version import tool_version
-from runner.writer import Writer, store_opener
+from runner.writer import Rows, Writer, store_opener
 from storage.errors import GoodputError
 from storage.json_files import read_json
 from storage.queries import read_sweep
@@ -59,19 +61,20 @@ async def run_sweep(
     """
     folder = sweep_folder(data_dir, sweep_id)
     config = read_config(folder)
-    plans = plan_cells(config)
+    course = Course(config, {})
     closed = [c.name for c in config.classes if c.closed or "max_concurrency" in config.grid]
-    live = LiveFeed(folder, len(plans), on_progress, closed)
+    live = LiveFeed(folder, len(course.left()), on_progress, closed)
     for wish in get_args(Wish):
         withdraw(folder, wish)
     live.write_state()
     asked_for = read_json(folder / SWEEP) or {}
     try:
         if asked_for.get("simulated") is True:
-            await _simulate(folder, sweep_id, config, plans, live, stop, asked_for)
+            course = await _simulate(folder, sweep_id, config, live, stop, asked_for)
         else:
-            await _measure(folder, sweep_id, config, plans, live, stop, now)
-        live.status = "stopped" if live.cells_done < len(plans) else "done"
+            course = await _measure(folder, sweep_id, config, live, stop, now)
+        left = len(course.left())
+        live.cells_total, live.status = live.cells_done + left, "stopped" if left else "done"
         if live.status == "stopped" and live.stopped_by is None:
             live.stopped_by = "user"
         result = await asyncio.to_thread(_conclude, folder)
@@ -124,11 +127,10 @@ async def _measure(
     folder: Path,
     sweep_id: str,
     config: SweepConfig,
-    plans: Sequence[PlannedCell],
     live: LiveFeed,
     stop: asyncio.Event,
     now: Now,
-) -> None:
+) -> Course:
     deadline = deadline_of(config.run.stop_by, now)
     if deadline and deadline.left_s() <= 0:
         if not (folder / DATABASE).exists():
@@ -144,15 +146,14 @@ async def _measure(
     server = Server(config, folder, user=user_of(folder, live))
     try:
         finished = await writer.finished_cells()
-        _must_agree(finished, plans)
+        course = await asyncio.to_thread(_course_of, folder, config, finished)
         await asyncio.to_thread(_mend_cell_lines, folder, finished)
         live.cells_done, live.status = len(finished), "running"
         tools = CellTools(
             sweep_id, config, writer, live, stop, lambda: asked(folder, "skip"), server.alive, trace_rows(asked_for)
         )
-        left = [p for p in plans if p.cell not in finished]
         first_is_ok = 0 in finished and finished[0].status == "ok"
-        work = Cells(folder, meta, server, tools, left, deadline, first_is_ok=first_is_ok)
+        work = Cells(folder, meta, server, tools, course, deadline, first_is_ok=first_is_ok)
         await _with_helpers(
             work.run(), live.tick_every_second(), writer.flush_every_second(), _watch_stop(folder, stop)
         )
@@ -161,17 +162,17 @@ async def _measure(
             await server.stop()
         finally:
             await writer.close()
+    return course
 
 
 async def _simulate(
     folder: Path,
     sweep_id: str,
     config: SweepConfig,
-    plans: Sequence[PlannedCell],
     live: LiveFeed,
     stop: asyncio.Event,
     asked_for: Mapping[str, Any],
-) -> None:
+) -> Course:
     """The cells in virtual time: no server, no waiting; kept, stopped and resumed as measured ones are.
 
     Nothing can be paused, no cell skipped, and no hour is waited for: a cell is over before anybody could ask.
@@ -183,29 +184,30 @@ async def _simulate(
     await writer.open()
     try:
         finished = await writer.finished_cells()
-        _must_agree(finished, plans)
+        course = await asyncio.to_thread(_course_of, folder, config, finished, simulated=True)
         live.cells_done, live.status = len(finished), "running"
-        left = [p for p in plans if p.cell not in finished]
         await _with_helpers(
-            _virtual_cells(sweep_id, virtual, left, writer, live, stop),
+            _virtual_cells(meta, virtual, course, writer, live, stop),
             live.tick_every_second(),
             _watch_stop(folder, stop),
         )
     finally:
         await writer.close()
+    return course
 
 
 async def _virtual_cells(
-    sweep_id: str,
+    meta: SweepMeta,
     virtual: VirtualSweep,
-    left: Sequence[PlannedCell],
+    course: Course,
     writer: Writer,
     live: LiveFeed,
     stop: asyncio.Event,
 ) -> None:
-    failed = FailedInRow()
-    for plan in left:
-        if too_many_failures(live, sweep_id, virtual.config.run.stop_after_failures, failed):
+    failed, config = FailedInRow(), virtual.config
+    while left := course.left():
+        plan, live.cells_total = left[0], live.cells_done + len(left)
+        if too_many_failures(live, meta.sweep_id, config.run.stop_after_failures, failed):
             return
         if stop.is_set():  # a short cell is over before it asks
             return
@@ -218,15 +220,32 @@ async def _virtual_cells(
         writer.rows.engine += rows.engine
         await writer.put_cell(rows.record)
         failed.note(rows.record)
+        course.note(plan.cell, await asyncio.to_thread(_ended, meta, config, rows.record, writer.rows))
         live.cells_done += 1
 
 
-def _must_agree(finished: Mapping[int, CellRecord], plans: Sequence[PlannedCell]) -> None:
-    """Raises GoodputError for a sweep that was begun by a version that numbered its cells otherwise."""
-    for plan in plans:
+def _ended(meta: SweepMeta, config: SweepConfig, record: CellRecord, rows: Rows) -> Ended | None:
+    """What a search goes by; a fixed plan needs none of it."""
+    if not is_search(config):
+        return None
+    return ended_cell(cell_line(meta, record, rows), targets_of(config), record, simulated=True)
+
+
+def _course_of(
+    folder: Path, config: SweepConfig, finished: Mapping[int, CellRecord], *, simulated: bool = False
+) -> Course:
+    """What is left to run. Raises GoodputError for a sweep that was begun by a version that numbered its cells
+    otherwise.
+    """
+    if is_search(config) and finished:
+        rows, targets = build_result(read_sweep(folder))["cells"], targets_of(config)
+        known = {r["cell"]: ended_cell(r, targets, finished[r["cell"]], simulated=simulated) for r in rows}
+        return Course(config, known)
+    for plan in plan_cells(config):
         record = finished.get(plan.cell)
         if record and (json.loads(record.setting), json.loads(record.load)) != (plan.setting, plan.load):
             raise GoodputError("this sweep was begun by a version that measured in another order; run it anew")
+    return Course(config, dict.fromkeys(finished))
 
 
 async def _with_helpers(work: Coroutine[Any, Any, None], *helpers: Coroutine[Any, Any, None]) -> None:
