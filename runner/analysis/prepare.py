@@ -22,7 +22,7 @@ from runner.analysis.throughput import throughput
 from runner.analysis.together import arrivals_together
 from runner.analysis.warnings import MeasurementWarning
 from runner.config import RequestClass, SweepConfig, is_load_key
-from runner.plan import plan_cells
+from runner.plan import is_search, plan_cells
 from storage.tables import SweepTables
 
 ENDED = ("ok", "failed", "skipped")
@@ -82,7 +82,7 @@ def prepare(tables: SweepTables, only: int | None = None) -> Prepared:
         client = tables.client[tables.client["cell"] == cell]
         facts.append(_cell_facts(record, requests.iloc[rows], rows, engine, client, config, simulated))
         waiting = facts[-1] if untouched else waiting
-    again = next((f for f in facts if f.repeat >= config.run.repeats), None)
+    again = None if is_search(config) else next((f for f in facts if f.repeat >= config.run.repeats), None)
     return Prepared(tables, config, requests, tuple(f for f in facts if f is not again), again)
 
 
