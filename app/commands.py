@@ -28,9 +28,16 @@ def exit_code(error: GoodputError) -> int:
 
 def dashboard(args: argparse.Namespace) -> int:
     """Serves the pages until Ctrl-C."""
+    from app.start_failure import show_in_container
+
+    try:
+        data_dir = open_data_folder(args.data)
+    except GoodputError as e:
+        show_in_container(str(e))
+        raise
     from app.serve import serve
 
-    return serve(open_data_folder(args.data), args.host, args.port, open_browser=not args.no_browser)
+    return serve(data_dir, args.host, args.port, open_browser=not args.no_browser)
 
 
 def run(args: argparse.Namespace) -> int:

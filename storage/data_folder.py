@@ -38,6 +38,8 @@ def open_data_folder(path: Path) -> Path:
         trial.write_bytes(b"x")
         trial.unlink()
         free = shutil.disk_usage(path).free
+    except PermissionError:
+        raise StorageError(_no_permission(path)) from None
     except OSError as e:
         raise write_error(path, e) from None
     if free < MIN_FREE_BYTES:
@@ -52,6 +54,21 @@ def open_data_folder(path: Path) -> Path:
             "with --data or GOODPUT_DATA (finished sweeps may be copied to the share)"
         )
     return path
+
+
+def _no_permission(path: Path) -> str:
+    """Who may not write and whose the folder is: the usual trouble of a folder that is mounted into a container."""
+    me = f"{os.getuid()}:{os.getgid()}"
+    there = next((p for p in (path, *path.parents) if os.path.exists(p)), path)
+    try:
+        found = there.stat()
+        owner = f"{there} belongs to {found.st_uid}:{found.st_gid}"
+    except OSError:
+        owner = f"{there} cannot be looked at"
+    return (
+        f"{path}: cannot be written by user {me} ({owner}); give it to that user (chown -R {me}, on the host for a "
+        "container), run as the owner (in compose: user), or choose another folder with --data or GOODPUT_DATA"
+    )
 
 
 def network_share(mounts: str, path: Path) -> str | None:

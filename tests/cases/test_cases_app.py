@@ -149,15 +149,6 @@ def test_a_script_run_that_ends_does_not_end_the_sweep(case_id: str, data: Path)
     assert len(requests) > 20
 
 
-@pytest.mark.parametrize("case_id", ["E07"])
-@pytest.mark.skip(
-    reason="The dashboard people love and share, running on a NAS: reverse proxies and sub-paths come with deployment"
-)
-def test_the_dashboard_works_behind_a_reverse_proxy(case_id: str) -> None:
-    """Under a sub-path, with and without Upgrade headers."""
-    raise AssertionError(case_id)
-
-
 @pytest.mark.parametrize("case_id", ["E09"])
 def test_the_report_opens_offline_and_carries_plotly_once(case_id: str) -> None:
     """Every figure has its place and its data, one packed copy of plotly draws them all, nothing is asked for."""
@@ -188,12 +179,3 @@ def test_names_that_a_spreadsheet_would_run_are_text(case_id: str) -> None:
     assert json.loads(json.dumps(result))["backend"]["models"] == names
     shared = read_page(render_page(result, include_private=True))["result"]
     assert (shared["name"], shared["backend"]["models"]) == (names[0], names)
-
-
-@pytest.mark.parametrize("case_id", ["E14"])
-@pytest.mark.skip(
-    reason="The dashboard people love and share, running on a NAS: the check of the processor comes with deployment"
-)
-def test_a_processor_without_avx_starts_or_is_told_why_not(case_id: str) -> None:
-    """One message that names the package and the missing flag."""
-    raise AssertionError(case_id)
