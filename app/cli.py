@@ -8,6 +8,7 @@ from io import TextIOWrapper
 from pathlib import Path
 
 import app.commands as commands
+from app import calibrate_command as calibration
 from app import compare_command
 from app import isolate_command as isolate
 from runner import __main__ as worker
@@ -119,6 +120,11 @@ def parser() -> argparse.ArgumentParser:
     p = add("discover", help="LLM servers on the usual ports of this host")
     p.add_argument("--json", action="store_true", help="print JSON to stdout, alone")
     p.set_defaults(do=commands.discover)
+
+    p = add("calibrate", help="measure a backend and fit its cost model, with errors on a held-out run")
+    calibration.add_arguments(p)
+    _data(p, json=True)
+    p.set_defaults(do=calibration.run)
 
     p = add("engine", help="serve the built-in engine")
     engine.add_arguments(p)
