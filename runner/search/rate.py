@@ -1,7 +1,7 @@
 """The largest load at which every class with targets keeps its share, for one lane after the other. PURE.
 
 Doubling or halving from a first guess until one probe keeps the targets and one does not; then always the load where
-the fit through all probes crosses the target, until that is known to 5 % either way. Every probe has arrivals of its
+the fit through all probes crosses the target, until that is known to 7 % either way. Every probe has arrivals of its
 own (the n-th of each lane the same), so that one lucky trace is not taken for capacity.
 """
 
@@ -13,9 +13,9 @@ from runner.search.ended import Ended
 from runner.search.fit import Crossing, Point, crossing
 from runner.search.lanes import Axis, Lane, axis_of, lanes_of
 
-NARROW = 1.10  # upper by lower end of the interval at which a search is content
-MOST_PROBES = 12
-USUAL_PROBES = 7
+NARROW = 1.15  # upper by lower end of the interval at which a search is content
+MOST_PROBES = 10
+USUAL_PROBES = 8
 FEW = 20.0  # effective requests that a probe counts for whose misses were not counted one by one
 
 
