@@ -19,6 +19,7 @@ from runner.analysis.score import points_of, score_cells
 from runner.analysis.warnings import MeasurementWarning
 from runner.config import GapRule, Slo, SweepConfig
 from runner.engines.start_line import suggested_line
+from runner.search.max_rates import max_rates
 from storage.tables import SweepTables
 
 
@@ -80,6 +81,7 @@ def score(
             **choice_notes(points, chosen, alpha, by_rule),
             "start_line": _start_line(meta["backend"], rows, chosen),
         },
+        "max_rates": max_rates(prepared.config, rows, wanted, alpha),
         "drift": drift,
         "warnings": [w.as_dict() for w in _sweep_warnings(prepared, judged, chosen, by_rule, changes)],
     }
