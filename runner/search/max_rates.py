@@ -9,7 +9,7 @@ from runner.config import Slo, SweepConfig
 from runner.search.ended import Ended, ended_cell
 from runner.search.fit import RISE
 from runner.search.lanes import Axis, Lane, axis_of, lanes_of
-from runner.search.rate import bracket, fitted, lane_failed, of_lane
+from runner.search.rate import bracket, fitted, lane_failed, level_of, of_lane
 
 WIDE = 1.5  # upper by lower end of an interval that says little
 SLOW = 0.10  # share lost when the load rises by half, below which it falls slowly
@@ -60,10 +60,8 @@ def _of_lane(lane: Lane, tried: Sequence[Ended], axis: Axis, alpha: float) -> di
         "why": next((e.why for e in reversed(tried) if e.status == "failed"), "its probes were skipped"),
     }
     held, missed = bracket(tried, axis, alpha)
-    first = min((m for m in missed if m > max(held, default=0.0)), default=None)
-    ours = [
-        e.client_limited for e in tried if first is not None and e.load[axis.key] == axis.load(lane, first)[axis.key]
-    ]
+    first = min((m for m in missed if m > max(held, default=0.0)), default=math.inf)
+    ours = [e.client_limited for e in tried if level_of(e, axis) == first]
     limited = outcome in ("found", "ill_defined", "wide", "below") and bool(ours) and all(ours)
     return {
         "setting": lane.setting,
@@ -104,7 +102,8 @@ def _found(tried: Sequence[Ended], axis: Axis, alpha: float) -> Found:
         step = max((h for h in held if h < min(missed)), default=0.0)
         load = max(step, float(math.floor(fit.load)))
         return outcome, load, min(load, math.floor(fit.low)), max(load, math.floor(fit.high)), fit.fall
-    return outcome, *(float(f"{v:.3g}") for v in (fit.load, fit.low, fit.high)), fit.fall
+    load, low, high = (float(f"{v:.3g}") for v in (fit.load, fit.low, fit.high))
+    return outcome, load, low, high, fit.fall
 
 
 def _words(axis: Axis, load: float | None) -> str:

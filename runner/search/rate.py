@@ -16,6 +16,7 @@ from runner.search.lanes import Axis, Lane, axis_of, lanes_of
 NARROW = 1.15  # upper by lower end of the interval at which a search is content
 MOST_PROBES = 10
 USUAL_PROBES = 8
+ASIDE = 0.2  # of the interval's width: how far from the crossing a probe is put
 FEW = 20.0  # effective requests that a probe counts for whose misses were not counted one by one
 
 
@@ -80,7 +81,8 @@ def next_level(tried: Sequence[Ended], axis: Axis, alpha: float, guess: float) -
     found = fitted(tried, axis, alpha)
     if found is None or found.spread <= NARROW:
         return None
-    level = axis.rounded(found.load)
+    aside = found.spread ** (ASIDE if len(tried) % 2 else -ASIDE)  # both sides in turn, or the slope stays unknown
+    level = axis.rounded(found.load * aside)
     if not axis.whole:
         return level
     return _next_whole(level, held, missed)
