@@ -13,6 +13,7 @@ from app import compare_command
 from app import isolate_command as isolate
 from runner import __main__ as worker
 from runner.bench import command as bench
+from runner.search import ask as search
 from runner.simulator import command as engine
 from runner.version import tool_version
 from storage.data_folder import default_data_folder
@@ -57,6 +58,7 @@ def parser() -> argparse.ArgumentParser:
 
     p = add("run", help="measure one sweep file to its end")
     p.add_argument("sweep", type=Path, metavar="SWEEP.toml")
+    search.add_arguments(p)
     p.add_argument("--report", type=Path, metavar="FILE.html", help="write the shared page")
     p.add_argument("--yes", action="store_true", help="do not ask before a very large sweep")
     _data(p, json=True)
@@ -64,6 +66,7 @@ def parser() -> argparse.ArgumentParser:
 
     p = add("simulate", help="the same sweep in virtual time: no server, no waiting")
     p.add_argument("sweep", type=Path, metavar="SWEEP.toml")
+    search.add_arguments(p)
     p.add_argument("--profile", type=Path, metavar="FILE", help="cost model that stands for the server")
     p.add_argument("--report", type=Path, metavar="FILE.html", help="write the shared page")
     p.add_argument("--yes", action="store_true", help="do not ask before a very large sweep")
