@@ -13,7 +13,8 @@ from typing import Any
 
 from runner.config import SweepConfig
 from runner.errors import BusyError, ConfigError
-from runner.plan import count_points
+from runner.plan import count_points, is_search
+from runner.search.ask import searching
 from storage.data_folder import open_data_folder
 from storage.errors import GoodputError
 from storage.side_files import LIVE, ask, list_sweeps, read_state, status_of
@@ -44,7 +45,7 @@ def run(args: argparse.Namespace) -> int:
     """One sweep file to its end."""
     from runner.sweep_file import load_sweep
 
-    return measure(args, load_sweep(args.sweep), args.sweep)
+    return measure(args, searching(load_sweep(args.sweep), args), args.sweep)
 
 
 def measure(args: argparse.Namespace, config: SweepConfig, source: Path) -> int:
@@ -83,7 +84,7 @@ def simulate(args: argparse.Namespace) -> int:
     from runner.simulator.virtual_server import for_virtual_time
     from runner.sweep_file import load_sweep
 
-    config = for_virtual_time(load_sweep(args.sweep))
+    config = for_virtual_time(searching(load_sweep(args.sweep), args))
     profile = load_profile(args.profile) if args.profile else None
     _check_report(args.report)
     _ask_if_large(config, args.yes, virtual=True)
@@ -280,7 +281,7 @@ def _check_report(path: Path | None) -> None:
 
 def _ask_if_large(config: SweepConfig, yes: bool, virtual: bool = False) -> None:
     cells = count_points(config)
-    if cells < ASK_FROM_CELLS or yes:
+    if cells < ASK_FROM_CELLS or yes or is_search(config):
         return
     hours = cells * (config.run.warmup + config.run.duration_s) / 3600
     takes = f"calculates {hours:,.0f} hours of load" if virtual else f"takes at least {hours:,.0f} hours"
@@ -336,6 +337,8 @@ def _print_result(result: Mapping[str, Any]) -> None:
     print(result["choice"]["reason"])
     for note in result["choice"].get("notes") or []:
         print(note["text"])
+    for found in [*(result.get("max_rates") or ()), *filter(None, [result.get("budget")])]:
+        print(found["reason"])
     if isolation := result.get("isolation"):
         print(isolation["reason"])
     if line := result["choice"].get("start_line"):
