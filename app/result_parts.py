@@ -1,24 +1,26 @@
 """Parts of the results page that are more than one call: target sliders, tiles, tables, one cell."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 import pandas as pd
 import streamlit as st
 
-from app import ui
-from app.data import cell_rows, cell_series, report_html
+from app import links, ui
+from app.data import cell_series, report_html
 from app.export.tallies import GAP_STEPS_MS, TTFT_STEPS_MS
 from app.views import cells as c
-from app.views import table
-from app.views.batch import batch_figure, batch_rows, limit_sentence
-from app.views.bound import blind_hint, cell_sentences, told_columns
+from app.views import table, theme
+from app.views.batch import batch_figure, batch_rows
+from app.views.bound import blind_hint, told_columns
 from app.views.ecdf import ecdf_figure
-from app.views.frontier import goodput_line, share_line
 from app.views.heatmap import heat_figure, heat_grid, heat_keys
+from app.views.percentiles import percentiles_figure
+from app.views.phases import phase_rows, phase_sentence, phases_figure
+from app.views.rates import rate_rows, rates_figure
 from app.views.rules import blind_mean, rule_rows, rule_titles
-from app.views.timeline import timeline_figure
+from app.views.share import share_figure
 from app.views.verdict import warning_rows
 from app.words import Words
 from runner.analysis.prepare import Prepared
@@ -150,14 +152,28 @@ def batch(result: c.Result, w: Words) -> None:
     )
 
 
-def every_number(result: c.Result, w: Words) -> None:
-    """The table of everything, and the same as CSV."""
+def every_number(result: c.Result, only: Sequence[int], w: Words) -> None:
+    """The table of everything, and the same as CSV; `only`: the cells in the box that was drawn, all when empty.
+
+    A click on a row leads to its cell.
+    """
     columns = table.columns(result, w)
-    rows = [{x.key: _cell_value(row[x.key], x.kind) for x in columns} for row in table.table_rows(result, w)]
+    told = [row for row in table.table_rows(result, w) if not only or row["cell"] in only]
+    rows = [{x.key: _cell_value(row[x.key], x.kind) for x in columns} for row in told]
+
+    def opened() -> None:
+        chosen = st.session_state["every-number"]["selection"]["rows"]
+        if chosen:
+            st.session_state["cell"], st.session_state["section"] = told[chosen[0]]["cell"], "cell"
+
     formats = {"number": "%d", "count": "%d", "ms": "%.1f", "rate": "%.3g", "share": "percent"}
     st.dataframe(
         pd.DataFrame(rows, columns=[x.key for x in columns]),
         hide_index=True,
+        key="every-number",
+        on_select=opened,
+        selection_mode="single-row",
+        alt=w.text("every number of every cell"),
         column_config={
             x.key: x.title
             if x.kind == "text"
@@ -201,27 +217,115 @@ def doubts(result: c.Result, w: Words) -> None:
                 st.code(str(cell["log_tail"]), language=None, wrap_lines=True)
 
 
-def one_cell(prepared: Prepared, result: c.Result, number: int, w: Words) -> None:
-    """One cell in words, in time, and as distributions."""
-    cell = next(x for x in c.cells_of(result) if x["cell"] == number)
-    reason = c.why_invalid(cell, w)
-    if reason:
-        st.warning(ui.plain(w.text("This cell can't be chosen: {reason}", reason=reason)))
-    if cell.get("status") != "ok":
-        return
-    ui.say(f"{goodput_line(cell, w)}. {share_line(cell, w)}.")
-    ui.say(" ".join(cell_sentences(cell, w)) or limit_sentence(cell, w))
-    for aside in c.asides(cell, w):
-        ui.note(aside)
-    requests, engine = cell_rows(prepared, number)
-    dark = ui.dark()
-    ui.chart(timeline_figure(requests, engine, w, dark=dark), "timeline", w.text("requests of the cell over time"))
-    series, targets = cell_series(prepared, number), result.get("targets") or {}
+def latency(result: c.Result, w: Words) -> None:
+    """First-token and gap percentiles."""
+    names = ("p50", "p90", "p95", "p99")
+    shown = st.segmented_control(w.text("percentile"), names, default="p95", key="percentile", required=True)
+    fig = percentiles_figure(result, w, shown=shown or "p95", dark=ui.dark())
+    ui.chart(fig, "percentiles", w.text("first token and gap percentiles against raw output"))
+
+
+def _loads(result: c.Result, w: Words) -> dict[str, list[int]]:
+    """What each load is called -> its measured cells, by rising load."""
+    found: dict[str, list[int]] = {}
+    for cell in sorted(c.measured(result), key=lambda x: c.load_of(x)[1] or 0.0):
+        found.setdefault(c.load_name(cell, w) or w.text("its own load"), []).append(cell["cell"])
+    return found
+
+
+def _load_picker(result: c.Result, key: str, w: Words) -> list[int]:
+    """The cells at the load that was picked; at first that of the pick."""
+    loads, pick = _loads(result, w), c.chosen_cell(result)
+    if not loads:
+        ui.note(w.text("No cell was measured."))
+        return []
+    first = next((n for n, (_, mine) in enumerate(loads.items()) if pick and pick["cell"] in mine), 0)
+    name = st.selectbox(w.text("Load"), list(loads), first, key=key)
+    return loads[name or next(iter(loads))]
+
+
+def spread(prepared: Prepared, result: c.Result, w: Words) -> None:
+    """First-token times and gaps of every setting at one load, as cumulative shares."""
+    cells = _load_picker(result, "spread-load", w)
+    classes = c.interactive_classes(result) or [x.name for x in prepared.config.classes]
+    name = classes[0]
+    if len(classes) > 1:
+        name = st.segmented_control(w.text("Class"), classes, default=name, key="spread-class", required=True) or name
+    rows = [x for x in c.measured(result) if x["cell"] in cells]
+    drawn = sorted(rows, key=lambda x: -x["goodput_per_s"])[: theme.MAX_SERIES]
+    if len(drawn) < len(rows):
+        ui.note(w.text("The {n} cells of most goodput are drawn.", n=w.count(len(drawn))))
+    shorts = c.short_names(result, w)
+    places = {short: place for place, short in enumerate(shorts.values())}
+    labels = {x["cell"]: _label_of_one(x, drawn, shorts) for x in drawn}
+    series = {x["cell"]: cell_series(prepared, x["cell"]) for x in drawn}
+    target = (result.get("targets") or {}).get(name) or {}
     titles = {"ttft_ms": w.text("first token (ms)"), "gap_ms": w.text("gap between chunks (ms)")}
-    for place, (key, title) in zip(st.columns(2), titles.items(), strict=True):
-        with place:
-            marks = sorted({float(t[key]) for t in targets.values() if t})
-            ui.chart(ecdf_figure(series[key], title, w, targets_ms=marks, dark=dark), f"ecdf-{key}", title)
+    for key, title in titles.items():
+        named = {labels[n]: values[key][name] for n, values in series.items() if name in values[key]}
+        marks = [float(target[key])] if target else []
+        alt = w.text("shares of {what}", what=title)
+        fig = ecdf_figure(named, title, w, targets_ms=marks, styles=places, dark=ui.dark())
+        theme.name_legend(fig, c.short_title(result))
+        ui.chart(fig, f"spread-{key}", alt)
+
+
+def _label_of_one(cell: c.Cell, drawn: Sequence[c.Cell], shorts: Mapping[str, str]) -> str:
+    """The setting alone; with its repeat where several cells of it are drawn."""
+    key = c.key_of(cell.get("setting") or {})
+    alone = sum(c.key_of(x.get("setting") or {}) == key for x in drawn) == 1
+    return shorts[key] if alone else f"{shorts[key]} · {c.shown_number(cell['cell'])}"
+
+
+def where_time_goes(prepared: Prepared, result: c.Result, w: Words) -> None:
+    """Held back, queue, prefill, decode: a stacked bar a setting."""
+    cells = _load_picker(result, "time-load", w)
+    names = [x.name for x in prepared.config.classes]
+    everyone = w.text("everyone")
+    name = everyone
+    if len(names) > 1:
+        name = (
+            st.segmented_control(w.text("Class"), [everyone, *names], default=everyone, key="time-class", required=True)
+            or everyone
+        )
+    rows = phase_rows(result, prepared.requests, None if name == everyone else name, w)
+    shown = [r for r in rows if r["cell"] in cells]
+    pick = c.chosen_cell(result)
+    if told := phase_sentence(rows, pick["cell"] if pick else None, w):
+        ui.say(told)
+    ui.chart(phases_figure(shown, w, dark=ui.dark()), "phases", w.text("where the time of a request goes"))
+    if any(r["first_ms"] is not None for r in shown):
+        ui.note(
+            w.text("Queue and prefill are one bar where the server does not tell how long requests wait in its queue.")
+        )
+
+
+def by_class(result: c.Result, w: Words) -> None:
+    """Share inside the targets by load, a figure a class."""
+    names = c.interactive_classes(result)
+    if not names:
+        ui.note(w.text("No class of this sweep has targets."))
+    for name in names:
+        ui.say(name, level=4)
+        fig = share_figure(result, name, w, dark=ui.dark())
+        ui.chart(fig, f"share-{name}", w.text("share of {name} inside targets by load", name=name))
+
+
+def largest_rates(result: c.Result, w: Words) -> None:
+    """The largest load that each setting keeps its promises at."""
+    rows = rate_rows(result, w)
+    ui.chart(rates_figure(result, w, dark=ui.dark()), "rates", w.text("largest load of each setting"))
+    for row in rows:
+        ui.define(row["name"], row["reason"] or w.significant(row["rate"]))
+
+
+def cell_picker(result: c.Result, w: Words) -> int:
+    """The cell that is looked at; it stands in the address."""
+    labels, pick = cell_label(result, w), c.chosen_cell(result)
+    links.follow("cell", list(labels), pick["cell"] if pick else next(iter(labels)))
+    number = st.selectbox(w.text("Cell"), list(labels), format_func=lambda n: labels[n], key="cell")
+    links.show("cell", number)
+    return int(number if number is not None else next(iter(labels)))
 
 
 def take_away(folder: Path, name: str, w: Words) -> None:

@@ -2,12 +2,10 @@
 
 import streamlit as st
 
-from app import cache, jobs, result_parts, ui
+from app import brush, cache, cell_parts, jobs, links, result_parts, ui
 from app.data import all_sweeps, is_sample, result_of
 from app.views import cells as c
 from app.views.frontier import frontier_figure
-from app.views.percentiles import percentiles_figure
-from app.views.share import share_figure
 from app.views.verdict import flat_facts, origin_note, verdict
 from runner.queue import delete_sweep
 from storage.errors import GoodputError
@@ -84,58 +82,82 @@ with answer:
     result_parts.doubts(result, w)
 
 
-def open_cell() -> None:
-    """Shows the cell whose point was clicked."""
-    number = ui.clicked_cell("frontier")
-    if number is not None:
-        st.session_state["cell"], st.session_state["section"] = number, "cell"
+def picked_in_picture() -> None:
+    """One point leads to its cell, a box to the numbers of the cells in it."""
+    key = st.session_state["frontier-key"]
+    cells, boxed = brush.cells(key), brush.boxed(key)
+    st.session_state["brushed"] = (chosen_id, cells) if boxed else (chosen_id, [])
+    if boxed and cells:
+        st.session_state["section"] = "numbers"
+    elif cells:
+        st.session_state["cell"], st.session_state["section"] = cells[0], "cell"
 
 
-with picture:
+def show_all() -> None:
+    """Takes the box away: a figure of another name is drawn anew."""
+    st.session_state["brushed"] = (chosen_id, [])
+    st.session_state["frontier-key"] += "+"
+
+
+chosen_id = chosen.sweep_id
+st.session_state.setdefault("frontier-key", "frontier-plot")
+with picture, st.container(key="frontier"):
     ui.say(w.text("Goodput frontier"), level=3)
-    ui.chart(
-        frontier_figure(result, w, dark=dark), "frontier", w.text("goodput against raw output of every cell"), open_cell
+    alt = w.text("goodput against raw output of every cell")
+    brush.chart(frontier_figure(result, w, dark=dark), st.session_state["frontier-key"], alt, picked_in_picture)
+    ui.note(
+        w.text("Click a point to look into its cell. The box tool above the figure shows the numbers of several cells.")
     )
-    ui.note(w.text("Click a point to look into its cell."))
 
 sections = {
     "latency": w.text("First token and gaps"),
+    "spread": w.text("Distributions"),
+    "time": w.text("Where the time goes"),
     "grid": w.text("Setting by setting"),
     "share": w.text("By class"),
     "rules": w.text("By rule"),
     "batch": w.text("Limit and batch"),
+    **({"rates": w.text("Largest load")} if result.get("max_rates") else {}),
     "cell": w.text("One cell"),
     "numbers": w.text("Every number"),
     "facts": w.text("Measured on"),
 }
-st.session_state.setdefault("section", "latency")
+links.follow("section", list(sections), "latency")
 section = st.segmented_control(
     w.text("Look closer"), list(sections), format_func=lambda k: sections[k], key="section", required=True
 )
+links.show("section", section)
+if section != "cell":
+    links.show("cell", None)
+    links.show("request", None)
 if section == "latency":
-    shown = st.segmented_control(
-        w.text("percentile"), ("p50", "p90", "p95", "p99"), default="p95", key="percentile", required=True
-    )
-    fig = percentiles_figure(result, w, shown=shown, dark=dark)
-    ui.chart(fig, "percentiles", w.text("first token and gap percentiles against raw output"))
+    result_parts.latency(result, w)
+elif section == "spread":
+    result_parts.spread(prepared, result, w)
+elif section == "time":
+    result_parts.where_time_goes(prepared, result, w)
 elif section == "grid":
     result_parts.grid(result, w)
 elif section == "share":
-    for name in c.interactive_classes(result):
-        ui.chart(share_figure(result, name, w, dark=dark), f"share-{name}", w.text("share inside targets by load"))
+    result_parts.by_class(result, w)
 elif section == "rules":
     result_parts.by_rule(result, w)
 elif section == "batch":
     result_parts.batch(result, w)
+elif section == "rates":
+    result_parts.largest_rates(result, w)
 elif section == "cell":
-    labels = result_parts.cell_label(result, w)
-    st.session_state.setdefault("cell", pick["cell"] if pick else next(iter(labels)))
-    if st.session_state["cell"] not in labels:
-        st.session_state["cell"] = next(iter(labels))
-    number = st.selectbox(w.text("Cell"), list(labels), format_func=lambda n: labels[n], key="cell")
-    result_parts.one_cell(prepared, result, number, w)
+    number = result_parts.cell_picker(result, w)
+    cell_parts.one_cell(prepared, result, number, targets, rule, w)
 elif section == "numbers":
-    result_parts.every_number(result, w)
+    of_sweep, brushed = st.session_state.get("brushed", (chosen_id, []))
+    only = brushed if of_sweep == chosen_id else []
+    if only:
+        told, button = st.columns([4, 1], vertical_alignment="center")
+        with told:
+            ui.note(w.plural("{n} cell lies in the box.", "{n} cells lie in the box.", len(only)))
+        button.button(w.text("Show all"), key="show-all", on_click=show_all, width="stretch")
+    result_parts.every_number(result, only, w)
 else:
     result_parts.facts(flat_facts(result), w)
 

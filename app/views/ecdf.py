@@ -30,25 +30,31 @@ def ecdf_figure(
     words: Words = ENGLISH,
     *,
     targets_ms: Sequence[float] = (),
+    styles: Mapping[str, int] | None = None,
     dark: bool = False,
     height: int = 380,
 ) -> go.Figure:
-    """A step line for each named series of values in ms; targets as dashed verticals."""
+    """A step line for each named series of values in ms; targets as dashed verticals.
+
+    `styles`: place of a series in the order of colours, where it is not its own.
+    """
     fig = theme.figure(x_title, words.text("share at or below (%)"), dark=dark, height=height)
     everything: list[float] = []
     for index, (name, values) in enumerate(series.items()):
         x, share = ecdf_points(values)
         everything += [float(v) for v in x]
-        style = theme.series_style(index)
+        style = theme.series_style((styles or {}).get(name, index))
         n = int(np.count_nonzero(~np.isnan(np.asarray(values, dtype=np.float64))))
         fig.add_scatter(
             x=x.tolist(),
             y=(100 * share).tolist(),
-            mode="lines",
+            mode="lines+markers",
+            marker={"size": 4, "opacity": 0},  # never seen: a box can only be drawn around marks
             line={"shape": "hv", "color": style["colour"], "dash": style["dash"], "width": 2},
             name=theme.plain(f"{name} (n = {words.count(n)})"),
             hovertemplate=theme.plain(name) + "<br>%{y:.1f} % ≤ %{x:.3~s} ms<extra></extra>",
         )
+    fig.update_traces(selected={"marker": {"opacity": 0}}, unselected={"marker": {"opacity": 0}})
     for target in targets_ms:
         text = words.text("target {value}", value=words.ms(target))
         fig.add_scatter(

@@ -96,12 +96,12 @@ def phases_figure(rows: Sequence[dict[str, Any]], words: Words = ENGLISH, *, dar
             y=labels,
             orientation="h",
             name=title,
-            marker={"color": colour, "pattern": {"shape": shape, "fgcolor": "#FFFFFF", "size": 6, "solidity": 0.25}},
+            marker={"color": colour, "pattern": {"shape": shape, "fillmode": "overlay", "size": 6, "solidity": 0.2}},
             customdata=[[r["cell"]] for r in rows],
             hovertext=[_hover(r, key, title, words) for r in rows],
             hovertemplate="%{hovertext}<extra></extra>",
         )
-    fig.update_layout(barmode="stack", bargap=0.3)
+    fig.update_layout(barmode="stack", bargap=0.3, legend_traceorder="normal")
     fig.update_yaxes(type="category", autorange="reversed")
     return fig
 

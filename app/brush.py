@@ -1,0 +1,57 @@
+"""Figures in which a box can be drawn: what lies in it narrows what is shown elsewhere."""
+
+from collections.abc import Callable
+from typing import Any
+
+import plotly.graph_objects as go
+import streamlit as st
+
+from app import ui
+
+# always there: the box tool stands in the bar
+CONFIG: dict[str, Any] = {**ui.PLOTLY, "modeBarButtonsToRemove": ["lasso2d", "autoScale2d"], "displayModeBar": True}
+
+
+def chart(fig: go.Figure, key: str, alt: str, on_select: Callable[[], None], *, points: bool = True) -> None:
+    """A figure in our own dress; `on_select` is called when a box was drawn or taken away, or a point was clicked.
+
+    With `points` a click is the first thing the figure waits for, and the box is a tool in its bar: Streamlit takes
+    no clicks while boxes are drawn.
+    """
+    modes = ["points", "box"] if points else ["box"]
+    if not points:
+        fig.update_layout(selectdirection="h")
+    st.plotly_chart(
+        fig,
+        theme=None,
+        key=key,
+        config=CONFIG if points else {**CONFIG, "displayModeBar": "hover"},
+        alt=alt,
+        on_select=on_select,
+        selection_mode=modes,  # type: ignore[arg-type]
+    )
+
+
+def cells(key: str) -> list[int]:
+    """The cells of the points that are selected in the chart `key`, each once, in their order."""
+    told = [p.get("customdata") for p in _selection(key).get("points") or []]
+    first = [t[0] if isinstance(t, list | tuple) and t else t for t in told]
+    return list(dict.fromkeys(int(n) for n in first if isinstance(n, int | float)))
+
+
+def boxed(key: str) -> bool:
+    """True if what is selected in the chart `key` was selected by a box."""
+    return bool(_selection(key).get("box"))
+
+
+def span(key: str) -> tuple[float, float] | None:
+    """The left and right edge of the box in the chart `key`; None without one."""
+    boxes = _selection(key).get("box") or []
+    edges = [float(x) for x in (boxes[0].get("x") or [])] if boxes else []
+    return (min(edges), max(edges)) if edges else None
+
+
+def _selection(key: str) -> dict[str, Any]:
+    state = st.session_state.get(key) or {}
+    found: dict[str, Any] = state.get("selection") or {}
+    return found

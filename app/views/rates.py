@@ -1,0 +1,81 @@
+"""The largest rate that each setting keeps its promises at, as a search for it found. PURE."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import plotly.graph_objects as go
+
+from app.views import cells as c
+from app.views import theme
+from app.words import ENGLISH, Words
+
+
+def rate_rows(result: c.Result, words: Words = ENGLISH) -> list[dict[str, Any]]:
+    """One row a setting of the result's `max_rates`: name, short, rate, low, high (null: none), probes, ill_defined,
+    reason."""
+    names, shorts = c.setting_names(result, words), c.short_names(result, words)
+    rows = []
+    for found in result.get("max_rates") or []:
+        setting = found.get("setting") or {}
+        name = names.get(c.key_of(setting)) or c.setting_name(setting, list(setting), words)
+        rows.append(
+            {
+                "name": name,
+                "short": shorts.get(c.key_of(setting), name),
+                "rate": _rate(found),
+                "low": found.get("low"),
+                "high": found.get("high"),
+                "probes": found.get("probes"),
+                "ill_defined": bool(found.get("ill_defined")),
+                "reason": str(found.get("reason") or ""),
+            }
+        )
+    return rows
+
+
+def _rate(found: Mapping[str, Any]) -> float | None:
+    value = found.get("max_request_rate", found.get("max_load"))
+    return None if value is None else float(value)
+
+
+def rates_figure(result: c.Result, words: Words = ENGLISH, *, dark: bool = False) -> go.Figure:
+    """A point with its interval for each setting that has a rate; a hollow one where the rate is ill-defined."""
+    rows = [r for r in rate_rows(result, words) if r["rate"] is not None]
+    title = words.text("largest load that keeps the promises")
+    fig = theme.figure(title, "", dark=dark, height=130 + 34 * max(len(rows), 1))
+    for ill, symbol, name in (
+        (False, "circle", words.text("found")),
+        (True, "circle-open", words.text("ill-defined (hollow)")),
+    ):
+        mine = [r for r in rows if r["ill_defined"] is ill]
+        if not mine:
+            continue
+        fig.add_scatter(
+            x=[r["rate"] for r in mine],
+            y=[theme.plain(r["short"]) for r in mine],
+            error_x={
+                "type": "data",
+                "array": [max((r["high"] or r["rate"]) - r["rate"], 0.0) for r in mine],
+                "arrayminus": [max(r["rate"] - (r["rate"] if r["low"] is None else r["low"]), 0.0) for r in mine],
+                "thickness": 1.5,
+                "width": 6,
+            },
+            mode="markers",
+            marker={"color": theme.OKABE_ITO[0], "symbol": symbol, "size": 11, "line": {"width": 2}},
+            name=name,
+            text=[f"{theme.plain(r['name'])}<br>{_interval(r, words)}" for r in mine],
+            hovertemplate="%{text}<extra></extra>",
+        )
+    fig.update_yaxes(type="category", autorange="reversed")
+    fig.update_xaxes(rangemode="tozero")
+    return fig
+
+
+def _interval(row: Mapping[str, Any], words: Words) -> str:
+    return words.text(
+        "{rate} (95 % interval {low} to {high}, {n} cells)",
+        rate=words.significant(row["rate"]),
+        low=words.significant(row["low"]),
+        high=words.significant(row["high"]),
+        n=words.count(row["probes"]),
+    )
