@@ -265,7 +265,8 @@ def difference_of(parts: Sequence[Floats]) -> tuple[float, float, float, float]:
         variance += max(own, len(d) ** -2.0) * (len(d) / n) ** 2
     error = math.sqrt(variance)
     half = t95(max(1, freedom)) * error
-    return mean, mean - half, mean + half, p_value(mean / error, max(1, freedom)) if mean else 1.0
+    p = p_value(mean / error, max(1, freedom)) if mean else 1.0
+    return mean, max(-1.0, mean - half), min(1.0, mean + half), p
 
 
 def decide(
@@ -287,16 +288,20 @@ def decide(
         best = min(equal, key=lambda arm: (SIMPLEST_FIRST.index(arm.kind), arm.cost))
         return ("arm" if differences[best.name][3] < NOISE else "arm_noise"), best
     alone = next((arm for arm in arms if arm.kind == "alone"), None)
-    if alone and (alone.point.share.value or 0.0) < share_target:
+    if alone and _upper(alone) < share_target:
         return "alone_misses", as_is
     window = next((arm for arm in arms if arm.kind == "window"), None)
     if window and window.point.qualifies(share_target) and differences[window.name][3] < NOISE:
         return "window", window
     if all(found[3] >= NOISE for found in differences.values()):
         return "noise", as_is
-    nearest = max(tried or [as_is], key=lambda arm: (arm.point.share.value or 0.0, -arm.cost))
-    reached = (nearest.point.share.value or 0.0) >= share_target
-    return ("unsure" if reached else "none_helps"), nearest
+    others = [*tried, *([window] if window else [])] or [as_is]
+    nearest = max(others, key=lambda arm: (arm.point.share.value or 0.0, -arm.cost))
+    return ("unsure" if _upper(nearest) >= share_target else "none_helps"), nearest
+
+
+def _upper(arm: Arm) -> float:
+    return arm.point.share.bounds[1] if arm.point.share.bounds else 1.0
 
 
 def _row(arm: Arm, difference: tuple[float, float, float, float] | None, share_target: float) -> dict[str, Any]:

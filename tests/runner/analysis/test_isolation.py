@@ -15,7 +15,7 @@ CLASSES = [
     {"name": "chat", "rate": 1, "prompt_tokens": 10, "output_tokens": 2, "slo": {"ttft_ms": 1000, "gap_ms": 150}},
     {"name": "jobs", "dump": {"count": JOBS, "at_s": 0}, "prompt_tokens": 10, "output_tokens": 2},
 ]
-# cap -> (how many of the first chats are late, seconds until the last job has ended)
+# cap -> (how many chats are late, seconds until the last job has ended)
 Ways = dict[int, tuple[int, float]]
 USUAL: Ways = {0: (0, 0.0), 2: (0, 90.0), 4: (1, 60.0), JOBS: (40, 40.0)}
 
@@ -43,7 +43,8 @@ def isolation(ways: Ways, alone_s: float | None = None, **run: Any) -> dict[str,
 
 
 def _chat(cell: int, i: int, late: int) -> RequestRecord:
-    ttft_ms = 2000.0 if i < late else 100.0
+    """Late ones are spread over the time: neighbours that share their fate would widen every interval."""
+    ttft_ms = 2000.0 if (i * late) % CHATS < late else 100.0
     return make_request(i, at_ms=1000.0 * i, ttft_ms=ttft_ms, gaps_ms=[10.0], cell=cell, class_name="chat")
 
 
