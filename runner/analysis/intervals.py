@@ -6,13 +6,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from runner.analysis.dependence import Z95, as_series, batch_effect
 from runner.analysis.gaps import Bools, Floats
 from runner.analysis.percentiles import binomial
 from runner.analysis.student import p_value, t95
 
-Z95 = 1.959963984540054  # two-sided 95 % point of the normal distribution
 BATCHES = 10
 SMALLEST_BATCH = 5
+CROWD_SHARE = 0.6  # targets are missed in the worst moments of a crowd, which are shorter than the crowd
+PAIRED_CROWD = 1.25  # times the design effect of a share: two settings differ in those moments alone
 
 
 def wilson(k: float, n: float, deff: float = 1.0) -> tuple[float, float]:
@@ -27,27 +29,21 @@ def wilson(k: float, n: float, deff: float = 1.0) -> tuple[float, float]:
     return min(max(0.0, centre - half), p), max(min(1.0, centre + half), p)
 
 
-def design_effect(met: Bools) -> float:
-    """How many times a share's variance exceeds that of independent requests, >= 1. `met` in order of arrival.
+def design_effect(met: Bools, crowd: float = 1.0) -> float:
+    """By how much n must be divided for Wilson's interval of a share to cover, >= 1. `met` in order of arrival.
 
-    Method of batch means: variance of the means of 10 consecutive batches against p(1 - p)/batch. 1.0 when the batches
-    would hold fewer than 5 requests or all requests agree: nothing can be told then.
+    The larger of what 10 consecutive batches of the outcomes show and of CROWD_SHARE of `crowd`, the `crowd_effect`
+    of the requests: outcomes that all agree say nothing about how misses would come in bunches.
     """
-    size = len(met) // BATCHES
-    if size < SMALLEST_BATCH:
-        return 1.0
-    means = met[: size * BATCHES].reshape(BATCHES, size).mean(axis=1)
-    p = float(met.mean())
-    if p in (0.0, 1.0):
-        return 1.0
-    return max(1.0, float(np.var(means, ddof=1)) * size / (p * (1 - p)))
+    outcomes = float(batch_effect(as_series(met), BATCHES)[0]) if len(met) else 1.0
+    return max(outcomes, CROWD_SHARE * crowd)
 
 
-def allowed_misses(n: int, share_target: float) -> int:
-    """Most misses among n requests that still prove, one-sided at 95 %, a share of at least share_target; -1 if even
-    none would. A running cell with more can be given up: it cannot pass any more.
+def allowed_misses(n: int, share_target: float, doubt: float = 0.05) -> int:
+    """Most misses among n requests that still prove, one-sided at 1 - doubt, a share of at least share_target; -1 if
+    even none would. A running cell with more can be given up: it cannot pass any more.
     """
-    proof = np.cumsum(binomial(n, 1.0 - share_target)) <= 0.05
+    proof = np.cumsum(binomial(n, 1.0 - share_target)) <= doubt
     return int(proof.sum()) - 1
 
 
@@ -83,6 +79,23 @@ def paired_difference(a: Floats, b: Floats) -> tuple[float, float, float]:
     mean, error, freedom = _paired(a, b)
     half = t95(freedom) * error
     return mean, mean - half, mean + half
+
+
+def paired_shares(a: Bools, b: Bools, deff: float = 1.0) -> tuple[float, float, float]:
+    """Share of a minus share of b over the same requests (in order of arrival) and its 95 % interval.
+
+    Agresti and Min (2005), half a request added to each of the four cells of the table, at the effective number of
+    requests; `deff`: the larger one of the two shares. Where no pair differs the interval is not empty: n equal pairs
+    do not prove that the next one is. Raises ValueError for arrays of different or zero length.
+    """
+    mean, centre, error = _adjusted(a, b, deff)
+    return mean, min(max(centre - Z95 * error, -1.0), mean), max(min(centre + Z95 * error, 1.0), mean)
+
+
+def paired_shares_p_value(a: Bools, b: Bools, deff: float = 1.0) -> float:
+    """Two-sided p value of "both shares are equal", from the same numbers as the interval of `paired_shares`."""
+    _, centre, error = _adjusted(a, b, deff)
+    return math.erfc(abs(centre) / error / math.sqrt(2.0))
 
 
 def paired_p_value(a: Floats, b: Floats) -> float:
@@ -122,3 +135,16 @@ def _paired(a: Floats, b: Floats) -> tuple[float, float, int]:
         of_batches = float(np.var(means, ddof=1)) / BATCHES
         variance, freedom = max(variance, of_batches), BATCHES - 1
     return mean, math.sqrt(variance), freedom
+
+
+def _adjusted(a: Bools, b: Bools, deff: float) -> tuple[float, float, float]:
+    """The plain difference of two paired shares, and centre and standard error of its adjusted interval."""
+    if len(a) != len(b) or not len(a):
+        raise ValueError("paired values need the same requests on both sides")
+    d = np.asarray(a, dtype=np.float64) - np.asarray(b, dtype=np.float64)
+    mean, n = float(d.mean()), len(d)
+    effect = max(float(batch_effect(d[None, :], BATCHES)[0]), PAIRED_CROWD * deff if deff > 1.0 else 1.0)
+    total = n / effect + 2.0
+    centre = mean * (n / effect) / total
+    unequal = int(np.count_nonzero(d)) / effect
+    return mean, centre, math.sqrt(((unequal + 1.0) / total - centre * centre) / total)

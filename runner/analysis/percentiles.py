@@ -1,20 +1,27 @@
-"""Percentiles that are only given where n can carry them.
+"""Percentiles that are only given where n can carry them, and their intervals.
 
 Definition: nearest rank (the smallest observed value that at least a share q of the values does not exceed), so each
 percentile is a value that really happened. One is given only if a two-sided 95 % interval for it exists between two
 order statistics. With B ~ Binomial(n, q) values below the true quantile, the widest such interval [x_1, x_n] leaves
 q^n above and (1 - q)^n below (David and Nagaraja, Order Statistics, section 7.1): both must be at most 2.5 %.
+
+Neighbouring requests share their fate, so the ranks of the interval are those for n / design effect independent values
+(the design effect of "at most this percentile", in order of arrival). When these are too few for a bound, that bound is
+null: the value is known to be at least (or at most) the other one, and the run was too short to tell more.
 """
 
 import math
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
+from runner.analysis.dependence import batch_effect, lasting_effect
 from runner.analysis.gaps import Floats
 
 LEVELS = {"p50": 0.50, "p90": 0.90, "p95": 0.95, "p99": 0.99}
 TAIL = 0.025
+BATCHES = 6  # for the design effect of a percentile
 
 
 def needs(q: float) -> int:
@@ -50,16 +57,53 @@ def percentiles(values: Floats) -> dict[str, Any]:
     return {**out, "n": n}
 
 
-def interval(values: Floats, q: float) -> tuple[float, float] | None:
-    """The 95 % order-statistic interval of percentile q; null where none exists."""
-    known = np.sort(values[~np.isnan(values)])
-    n = len(known)
-    if n < needs(q):
-        return None
+def percentiles_with_intervals(values: Floats) -> dict[str, Any]:
+    """`percentiles` of values in order of arrival, with p50_low, p50_high, … (95 %; null where n / design effect
+    cannot carry that side) and `needs`: by level, how many values would carry both sides where these did not.
+    """
+    out = percentiles(values)
+    known = values[~np.isnan(values)]
+    told = {name: q for name, q in LEVELS.items() if out[name] is not None}
+    effects = dict.fromkeys(LEVELS, 1.0)
+    if told:
+        below = known <= np.array([out[name] for name in told])[:, None]
+        worst = np.maximum(batch_effect(below, BATCHES), lasting_effect(below))
+        effects |= dict(zip(told, worst.tolist(), strict=True))
+        ordered = np.sort(known)
+    for name, q in LEVELS.items():
+        low, high = bounds(ordered, q, effects[name]) if name in told else (None, None)
+        out |= {f"{name}_low": low, f"{name}_high": high}
+    short = [name for name in LEVELS if None in (out[f"{name}_low"], out[f"{name}_high"])]
+    return {**out, "needs": {name: math.ceil(needs(LEVELS[name]) * effects[name]) for name in short}}
+
+
+def bounds(ordered: Floats, q: float, effect: float = 1.0) -> tuple[float | None, float | None]:
+    """The two sides of the 95 % order-statistic interval of percentile q from sorted values, at n / effect."""
+    n = len(ordered)
+    n_eff = max(1, int(n / effect))
+    low, high = ranks(n_eff, q)
+    # of n_eff values in place of n each stands for a stretch of n / n_eff: from its first to its last
+    first, last = (low - 1) * n // n_eff, -(-high * n // n_eff) - 1
+    return float(ordered[first]) if low >= 1 else None, float(ordered[last]) if high <= n_eff else None
+
+
+@lru_cache(maxsize=8192)
+def ranks(n: int, q: float) -> tuple[int, int]:
+    """Order statistics l, u of n independent values such that [x_l, x_u] covers percentile q in at least 95 %, at most
+    2.5 % missing on each side. l = 0 or u = n + 1: there is no such value."""
     below = np.cumsum(binomial(n, q))  # below[k] = P(B <= k)
     low = int(np.searchsorted(below, TAIL, side="right"))  # largest l with P(B <= l - 1) <= 2.5 %
     high = int(np.searchsorted(below, 1.0 - TAIL, side="left")) + 1  # smallest u with P(B >= u) <= 2.5 %
-    return float(known[max(low, 1) - 1]), float(known[min(high, n) - 1])
+    return low, min(high, n + 1)
+
+
+def interval(values: Floats, q: float) -> tuple[float, float] | None:
+    """The 95 % order-statistic interval of percentile q of independent values; null where none exists."""
+    known = np.sort(values[~np.isnan(values)])
+    if len(known) < needs(q):
+        return None
+    low, high = ranks(len(known), q)
+    return float(known[max(low, 1) - 1]), float(known[min(high, len(known)) - 1])
 
 
 def binomial(n: int, q: float) -> Floats:

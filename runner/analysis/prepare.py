@@ -8,17 +8,19 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from runner.analysis.bootstrap import blocks_of, rate_interval, slices_at, window_needed_s
 from runner.analysis.bound import Evidence
+from runner.analysis.dependence import crowd_effect, in_system
 from runner.analysis.engine import NO_ENGINE, engine_numbers, prefix_cache_hit_share, restarted, streams
 from runner.analysis.evidence import evidence
-from runner.analysis.gaps import Bools, Floats, Gaps, gap_table
-from runner.analysis.percentiles import nearest_rank, percentiles
+from runner.analysis.gaps import Bools, Floats, Gaps, Ints, gap_table
+from runner.analysis.percentiles import nearest_rank, percentiles_with_intervals
 from runner.analysis.prefix_cache import intended_hit_share, unplanned_hits
 from runner.analysis.request_object import COLD_LOAD_MS
 from runner.analysis.requests import floats, request_table
 from runner.analysis.row_flags import material_flags, row_flags
 from runner.analysis.steady import no_steady_state, overload_signs
-from runner.analysis.throughput import throughput
+from runner.analysis.throughput import mean_answer_s, output_slices, throughput
 from runner.analysis.together import arrivals_together
 from runner.analysis.warnings import MeasurementWarning
 from runner.config import RequestClass, SweepConfig, is_load_key
@@ -49,6 +51,10 @@ class CellFacts:
     warnings: tuple[MeasurementWarning, ...]
     seen: Evidence | None  # what its bound is judged by; null unless measured
     send_lags_ms: Floats  # of the window's open-loop requests that our own dispatcher does not hold back
+    blocks: int | None  # of the window for the intervals of rates; null: too short
+    slice_of: Ints  # (rows,) the part of the window each row's scheduled arrival falls into; of use inside it
+    output_slices: Floats  # (SLICES,) output tokens by parts of the window; empty unless measured
+    crowds: dict[str, float]  # by class: how its requests' fates hang together in a crowd (`crowd_effect`)
 
 
 @dataclass(frozen=True)
@@ -131,7 +137,11 @@ def _cell_facts(
     base |= _cold_loads(rows)
     found: list[MeasurementWarning] = []
     lags, seen = np.zeros(0), None
+    slices, blocks = np.zeros(0), None
+    slice_of = np.zeros(len(rows), dtype=np.int64)
     if span:
+        slices, slice_of = output_slices(rows, gaps, *span), slices_at(floats(rows["scheduled_ns"]), *span)
+        blocks = blocks_of((span[1] - span[0]) / 1e9, mean_answer_s(rows))
         base["engine"] = {**engine_numbers(engine, *span), **_seen_from_outside(rows, gaps, *span)}
         base["kernel_stamp_share"] = kernel_stamp_share(rows)
         base["prefix_cache_hit_share"] = prefix_cache_hit_share(rows, engine, *span)
@@ -154,7 +164,24 @@ def _cell_facts(
         warnings=tuple(found),
         seen=seen,
         send_lags_ms=lags,
+        blocks=blocks,
+        slice_of=slice_of,
+        output_slices=slices,
+        crowds=_crowds(rows, config) if span else {},
     )
+
+
+def _crowds(rows: pd.DataFrame, config: SweepConfig) -> dict[str, float]:
+    """`crowd_effect` of each class: what its arrivals in the window find in the system of all that come at random.
+
+    Dumps, closed loops and what our own dispatcher holds back are no crowds: how many there are is settled beforehand.
+    """
+    names = rows["class_name"].to_numpy(dtype=object).astype(str)
+    random = np.isin(names, [c.name for c in config.classes if _rated(c)]) & _driven_freely(rows)
+    scheduled, end = floats(rows["scheduled_ns"]), floats(rows["end_ns"])
+    found = in_system(scheduled, scheduled[random], end[random])
+    window = rows["in_window"].to_numpy(dtype=bool)
+    return {c.name: crowd_effect(found[window & (names == c.name)]) for c in config.classes}
 
 
 def _seen_from_outside(rows: pd.DataFrame, gaps: Gaps, start_ns: float, end_ns: float) -> dict[str, Any]:
@@ -194,7 +221,9 @@ def _number(value: Any) -> float | None:  # noqa: ANN401  (a cell of a DataFrame
 def _unmeasured() -> dict[str, Any]:
     return {
         **dict.fromkeys(RATES),
-        **{key: percentiles(np.zeros(0)) for key in ("ttft_ms", "gap_ms", "tpot_ms", "e2e_ms")},
+        **dict.fromkeys(("output_tok_per_s_low", "output_tok_per_s_high")),
+        "needs": {},
+        **{key: percentiles_with_intervals(np.zeros(0)) for key in ("ttft_ms", "gap_ms", "tpot_ms", "e2e_ms")},
     }
 
 
@@ -217,11 +246,22 @@ def _numbers(rows: pd.DataFrame, gaps: Gaps, span: tuple[float, float] | None) -
     if span is None:
         return {**out, **_unmeasured()}
     chosen = window & rows["latency_counts"].to_numpy(dtype=bool)
-    out |= throughput(rows, gaps, *span)
-    out |= {name: percentiles(rows[name].to_numpy(dtype=np.float64)[chosen]) for name in LATENCIES}
+    out |= throughput(rows, gaps, *span) | _output_interval(rows, gaps, span)
+    out |= {name: percentiles_with_intervals(rows[name].to_numpy(dtype=np.float64)[chosen]) for name in LATENCIES}
     streamed = chosen & ~rows["buffered"].to_numpy(dtype=bool)
-    out["gap_ms"] = percentiles(gaps.gap_ms[streamed[gaps.row]])
+    out["gap_ms"] = percentiles_with_intervals(gaps.gap_ms[streamed[gaps.row]])
     return out
+
+
+def _output_interval(rows: pd.DataFrame, gaps: Gaps, span: tuple[float, float]) -> dict[str, Any]:
+    """The interval of output_tok_per_s; where the window is too short for one, null and how long it must be."""
+    window_s, answer_s = (span[1] - span[0]) / 1e9, mean_answer_s(rows)
+    blocks = blocks_of(window_s, answer_s)
+    if blocks is None:
+        needed = {} if np.isnan(answer_s) else {"window_s": window_needed_s(answer_s)}
+        return {"output_tok_per_s_low": None, "output_tok_per_s_high": None, "needs": needed}
+    low, high = rate_interval(output_slices(rows, gaps, *span), blocks, window_s)
+    return {"output_tok_per_s_low": low, "output_tok_per_s_high": high, "needs": {}}
 
 
 def kernel_stamp_share(rows: pd.DataFrame) -> float | None:

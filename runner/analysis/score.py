@@ -1,12 +1,13 @@
 """Prepared facts + targets -> rows with shares and goodput. Cheap: a slider may call it at every move."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import compress, repeat
 from typing import Any
 
 import numpy as np
 
+from runner.analysis.bootstrap import counted, rate_interval
 from runner.analysis.bound import bound_of
 from runner.analysis.choice import Point, RequestKey, change, group_key
 from runner.analysis.frontier import is_valid
@@ -21,6 +22,12 @@ from runner.config import GapRule, Slo
 Row = dict[str, Any]
 
 
+SHARE_KEYS = (
+    "goodput_per_s", "goodput_per_s_low", "goodput_per_s_high", "share", "share_low", "share_high", "met", "judged",
+    "design_effect",
+)  # fmt: skip
+
+
 @dataclass(frozen=True)
 class Verdicts:
     """Per row of Prepared.requests: is it a met or missed request of the window (else censored or not counted)?"""
@@ -29,10 +36,15 @@ class Verdicts:
     judged: Bools
     names: np.ndarray[Any, np.dtype[Any]]
 
-    def share(self, chosen: Bools) -> Share:
-        """Of the chosen rows (booleans over the table), in order of arrival."""
+    def share(self, chosen: Bools, crowd: float = 1.0) -> Share:
+        """Of the chosen rows (booleans over the table), in order of arrival; `crowd`: their `crowd_effect`."""
         met = self.met[chosen & self.judged]
-        return Share(int(met.sum()), len(met), design_effect(met))
+        return Share(int(met.sum()), len(met), design_effect(met, crowd))
+
+    def value(self, chosen: Bools) -> float | None:
+        """The share of the chosen rows without its interval."""
+        judged = int((chosen & self.judged).sum())
+        return int((chosen & self.met & self.judged).sum()) / judged if judged else None
 
 
 def verdicts_of(prepared: Prepared, judged: Judged, rule: GapRule | None) -> Verdicts:
@@ -66,10 +78,11 @@ def _cell(
     classes = {}
     for name, numbers in facts.classes.items():
         of_class = np.equal(part.names, name).astype(bool)
-        share = part.share(of_class) if name in targets else Share(0, 0)
-        shares = {rule: v.share(of_class).value if name in targets else None for rule, v in parts.items()}
-        classes[name] = {**numbers, **_share_keys(share, facts.window_s), "rules": shares}
+        share = part.share(of_class, facts.crowds.get(name, 1.0)) if name in targets else Share(0, 0)
+        shares = {rule: v.value(of_class) if name in targets else None for rule, v in parts.items()}
+        classes[name] = {**numbers, **_share_keys(share, facts, part.met & of_class), "rules": shares}
     everyone = np.isin(part.names.astype(str), list(targets))
+    whole = part.share(everyone, crowd_of(facts, targets))
     warnings = [*facts.warnings, *_by_targets(facts, targets)] if facts.window_s else []
     flags = sorted({w.message_id for w in warnings} & CELL_FLAGS)
     row = {
@@ -80,7 +93,7 @@ def _cell(
         "repeat": facts.repeat,
         "status": facts.status,
         **facts.base,
-        **_share_keys(part.share(everyone), facts.window_s),
+        **_share_keys(whole, facts, part.met & everyone),
         "classes": classes,
         "limit": limits(facts.setting),
         "send_lag_p99_ms": nearest_rank(facts.send_lags_ms, 0.99) if len(facts.send_lags_ms) else None,
@@ -92,13 +105,29 @@ def _cell(
     return row, warnings
 
 
-def _share_keys(share: Share, window_s: float | None) -> Row:
-    """`judged` = scheduled in the window without the censored ones: what the share is of."""
-    if window_s is None or not share.judged:
-        return dict.fromkeys(("goodput_per_s", "share", "share_low", "share_high", "met", "judged", "design_effect"))
+def crowd_of(facts: CellFacts, names: Iterable[str]) -> float:
+    """`crowd_effect` of several classes together: what exceeds 1 grows with the rate of arrivals, so it adds up."""
+    return 1.0 + sum(facts.crowds.get(name, 1.0) - 1.0 for name in names)
+
+
+def _share_keys(share: Share, facts: CellFacts, met: Bools) -> Row:
+    """`judged` = scheduled in the window without the censored ones: what the share is of. `met`: over the cell's rows.
+
+    The interval of goodput is null where the window is too short to tell (`needs` of the row says how long it must be).
+    """
+    if facts.window_s is None or not share.judged:
+        return dict.fromkeys(SHARE_KEYS)
     low, high = share.bounds or (0.0, 1.0)
+    rate = share.met / facts.window_s
+    between: tuple[float | None, float | None] = (None, None)
+    if facts.blocks and share.met:
+        between = rate_interval(counted(facts.slice_of, met), facts.blocks, facts.window_s)
+    elif facts.blocks:  # without a single one nothing can be drawn anew: what the share leaves possible
+        between = (0.0, high * share.judged / facts.window_s)
     return {
-        "goodput_per_s": share.met / window_s,
+        "goodput_per_s": rate,
+        "goodput_per_s_low": between[0],
+        "goodput_per_s_high": between[1],
         "share": share.value,
         "share_low": low,
         "share_high": high,
@@ -148,7 +177,8 @@ def _point(group: list[tuple[CellFacts, Row]], targets: Mapping[str, Slo], own: 
         part = Verdicts(own.met[facts.rows], own.judged[facts.rows], own.names[facts.rows])
         for name in targets:
             if facts.classes.get(name, {}).get("scheduled"):
-                by_class.setdefault(name, []).append(part.share(np.equal(part.names, name).astype(bool)))
+                of_class = np.equal(part.names, name).astype(bool)
+                by_class.setdefault(name, []).append(part.share(of_class, facts.crowds.get(name, 1.0)))
         keys = zip(repeat(facts.repeat), indices[facts.rows].tolist(), part.names.tolist())
         met.update(zip(compress(keys, part.judged.tolist()), part.met[part.judged].tolist(), strict=True))
     seconds = sum(f.window_s or 0.0 for f, _ in usable)

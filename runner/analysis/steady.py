@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from runner.analysis.dependence import Z95
 from runner.analysis.gaps import Floats
-from runner.analysis.intervals import Z95
 from runner.analysis.requests import floats
 
 MSER_BATCH = 5

@@ -1,10 +1,12 @@
 """Work per second inside the measured window."""
 
+import math
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from runner.analysis.bootstrap import SLICES, slices_at
 from runner.analysis.gaps import Floats, Gaps
 from runner.analysis.requests import floats
 
@@ -46,3 +48,19 @@ def output_arrivals(rows: pd.DataFrame, gaps: Gaps) -> tuple[Floats, Floats]:
     begun, later = counts & ~np.isnan(first), counts[gaps.row]
     at_ns = np.concatenate([first[begun], gaps.at_ns[later]])
     return at_ns, np.concatenate([per_chunk[begun], per_chunk[gaps.row[later]]])
+
+
+def output_slices(rows: pd.DataFrame, gaps: Gaps, start_ns: float, end_ns: float) -> Floats:
+    """(SLICES,) the output tokens of `throughput` by equal parts of the window."""
+    at_ns, tokens = output_arrivals(rows, gaps)
+    inside = (at_ns >= start_ns) & (at_ns < end_ns)
+    place = slices_at(at_ns[inside], start_ns, end_ns)
+    return np.bincount(place, weights=tokens[inside], minlength=SLICES).astype(np.float64)
+
+
+def mean_answer_s(rows: pd.DataFrame) -> float:
+    """Mean time from scheduled arrival to the last chunk of the window's completed requests; NaN without any."""
+    chosen = rows["in_window"].to_numpy(dtype=bool) & rows["completed"].to_numpy(dtype=bool)
+    took_ms = rows["e2e_ms"].to_numpy(dtype=np.float64)[chosen]
+    took_ms = took_ms[~np.isnan(took_ms)]
+    return float(took_ms.mean()) / 1e3 if len(took_ms) else math.nan

@@ -12,6 +12,8 @@ from runner.analysis.intervals import (
     holm,
     paired_difference,
     paired_p_value,
+    paired_shares,
+    paired_shares_p_value,
     pool,
     wilson,
 )
@@ -48,15 +50,23 @@ def test_without_requests_nothing_is_known() -> None:
 
 
 def test_design_effect_of_blocks_and_of_independent_requests() -> None:
-    """Blocks of 10 equal outcomes give about 10; independent ones about 1; fewer than 50 or all equal exactly 1."""
+    """Blocks of 10 equal outcomes give about 10, widened by (2.262 / 1.960)^2 for ten batches; independent ones little
+    above 1; fewer than 50 or all equal exactly 1."""
     rng = np.random.default_rng(3)
     blocks = [design_effect(np.repeat(rng.random(100) < 0.7, 10)) for _ in range(200)]
     free = [design_effect(rng.random(1000) < 0.7) for _ in range(200)]
-    assert 8.0 < np.mean(blocks) < 12.0
-    assert 1.0 <= np.mean(free) < 1.4
+    assert 8.0 < np.mean(blocks) / 1.332 < 12.0
+    assert 1.0 <= np.mean(free) < 1.7
     assert design_effect(np.ones(500, dtype=bool)) == 1.0
+    assert design_effect(np.zeros(0, dtype=bool)) == 1.0
     assert design_effect(np.arange(49) < 20) == 1.0
     assert design_effect(np.arange(50) < 25) > 1.0
+
+
+def test_a_crowd_widens_a_share_without_a_single_miss() -> None:
+    """Outcomes that all agree say nothing about bunches of misses; how long crowds last does, by six tenths."""
+    assert design_effect(np.ones(500, dtype=bool), crowd=10.0) == 6.0
+    assert design_effect(np.ones(500, dtype=bool), crowd=1.5) == 1.0
 
 
 def test_pooled_repeats_add_their_effective_numbers() -> None:
@@ -119,3 +129,60 @@ def test_holm_of_none_of_one_and_of_ones() -> None:
     assert holm([]) == []
     assert holm([0.03]) == [0.03]
     assert holm([0.9, 0.8, 0.0]) == pytest.approx([1.0, 1.0, 0.0])
+
+
+def test_paired_shares_of_independent_pairs_by_hand() -> None:
+    """Agresti and Min (2005): 20 pairs, 6 met on the left alone, 1 on the right alone: (6 - 1) / 22 with standard error
+    sqrt(8 - 25 / 22) / 22."""
+    a = np.array([True] * 6 + [False] + [True] * 13)
+    b = np.array([False] * 6 + [True] + [True] * 13)
+    mean, low, high = paired_shares(a, b)
+    assert mean == 0.25
+    assert (low + high) / 2 == pytest.approx(5 / 22)
+    assert (high - low) / 2 == pytest.approx(1.959964 * (8 - 25 / 22) ** 0.5 / 22, rel=1e-6)
+
+
+def test_equal_pairs_are_no_proof_of_equality() -> None:
+    """100 pairs that agree: the difference is 0 and its interval +-1.96 / 102; a design effect of 4 makes 20 pairs of
+    them, as differences want 1.25 times that of a share."""
+    met = np.arange(100) < 90
+    assert paired_shares(met, met) == pytest.approx((0.0, -1.959964 / 102, 1.959964 / 102), rel=1e-6)
+    assert paired_shares(met, met, deff=4.0) == pytest.approx((0.0, -1.959964 / 22, 1.959964 / 22), rel=1e-6)
+    assert paired_shares_p_value(met, met) == 1.0
+
+
+@pytest.mark.parametrize("n", [1, 2, 49, 100])
+def test_paired_shares_of_opposites(n: int) -> None:
+    """All met against none: a difference of 1 that stays within 0..1, and p below .05 as soon as n carries it."""
+    mean, low, high = paired_shares(np.ones(n, dtype=bool), np.zeros(n, dtype=bool))
+    assert mean == high == 1.0
+    assert (low > 0) == (paired_shares_p_value(np.ones(n, dtype=bool), np.zeros(n, dtype=bool)) < 0.05)
+    assert (low > 0.9) == (n > 49)
+
+
+def test_the_p_value_of_paired_shares_agrees_with_their_interval() -> None:
+    """Below .05 exactly when the interval leaves 0 out."""
+    rng = np.random.default_rng(8)
+    found = set()
+    for shift in (0.0, 0.05, 0.1, 0.2) * 10:
+        a, b = rng.random(100) < 0.7 + shift, rng.random(100) < 0.7
+        _, low, high = paired_shares(a, b, deff=1.5)
+        found.add(low <= 0 <= high)
+        assert (paired_shares_p_value(a, b, deff=1.5) >= 0.05) == (low <= 0 <= high)
+    assert found == {True, False}
+
+
+@pytest.mark.parametrize(
+    ("share", "doubt", "n", "misses"),
+    [(0.90, 0.01, 64, 1), (0.99, 0.01, 459, 0), (0.99, 0.01, 662, 1)],
+)
+def test_allowed_misses_of_loadgen(share: float, doubt: float, n: int, misses: int) -> None:
+    """MLPerf LoadGen's early stopping at 99 % confidence (loadgen/early_stopping.cc, tolerance 0): single stream needs
+    64 queries for P90 and 662 for P99 (one may be over); a server run without a miss needs 459."""
+    assert allowed_misses(n, share, doubt) == misses
+    assert allowed_misses(n - 1, share, doubt) == misses - 1
+
+
+def test_loadgen_discards_one_less_than_may_be_over() -> None:
+    """Of 2,048 queries "would discard 172 highest latency queries" (its summaries of single-stream runs at P90)."""
+    assert allowed_misses(2048, 0.90, 0.01) - 1 == 172

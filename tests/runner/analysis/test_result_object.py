@@ -54,7 +54,9 @@ def test_every_documented_key_is_there() -> None:
     assert {"sweep_id", "name", "status", "simulated", "backend", "environment", "cells", "choice"} <= set(result)
     (cell,) = result["cells"]
     assert set(cell) >= CELL_KEYS
-    assert set(cell["ttft_ms"]) == {"p50", "p90", "p95", "p99", "n"}
+    levels = {"p50", "p90", "p95", "p99"}
+    sides = {f"{level}_{side}" for level in levels for side in ("low", "high")}
+    assert set(cell["ttft_ms"]) == levels | sides | {"n", "needs"}
     assert set(cell["engine"]) >= ENGINE_KEYS
     chat = cell["classes"]["chat"]
     assert {"scheduled", "share", "ttft_ms", "output_tok_per_s", "goodput_per_s"} <= set(chat)
