@@ -8,6 +8,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from runner.analysis.bound import TEXTS as BOUNDS
+from runner.analysis.choice import NO_CHOICE, WHY
+from runner.analysis.choice_notes import NOTES as BESIDE_CHOICE
+from runner.analysis.compare_texts import NOTES as BESIDE_COMPARISON
+from runner.analysis.compare_texts import TEXTS as COMPARISONS
 from runner.analysis.warnings import TEXTS
 from runner.engines.catalogue import KINDS
 from runner.engines.oddity import TEXTS as ODDITIES
@@ -63,6 +67,13 @@ def render(app: Path = APP) -> str:
         places.setdefault((template,), set()).add("runner/engines/oddity.py")
     for sentence in (s for kind in KINDS.values() for s in (kind.metrics_hint, kind.cannot_know) if s):
         places.setdefault((sentence,), set()).add("runner/engines/catalogue.py")
+    for file, texts in (
+        ("choice", [*NO_CHOICE.values(), *WHY.values()]),
+        ("choice_notes", [*BESIDE_CHOICE.values()]),
+        ("compare_texts", [*COMPARISONS.values(), *BESIDE_COMPARISON.values()]),
+    ):
+        for sentence in texts:
+            places.setdefault((sentence,), set()).add(f"runner/analysis/{file}.py")
     blocks = [HEADER]
     for message, files in sorted(places.items()):
         lines = [f"#: {' '.join(sorted(files))}", f"msgid {_quote(message[0])}"]

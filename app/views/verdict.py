@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from app.views import cells as c
 from app.views.batch import batch_rows
+from app.views.choice_notes import no_choice_reason
 from app.views.percentiles import targets_of
 from app.views.rules import rule_titles
 from app.words import ENGLISH, Words
@@ -35,7 +36,7 @@ def verdict(result: c.Result, words: Words = ENGLISH) -> Verdict:
     """What to set and what it gives; with nothing measured, that."""
     cell, choice = c.chosen_cell(result), result.get("choice") or {}
     if cell is None:
-        return Verdict(words.text("No setting could be chosen."), str(choice.get("reason") or ""), None, False, None)
+        return Verdict(words.text("No setting could be chosen."), no_choice_reason(choice, words), None, False, None)
     met = bool(choice.get("target_met"))
     name = c.setting_name(cell.get("setting") or {}, c.varying_keys(c.settings_of(result).values()), words)
     goodput = words.per_s(cell.get("goodput_per_s"), "req")

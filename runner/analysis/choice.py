@@ -42,17 +42,6 @@ TEXTS = {
         "Not to be relied on: every measured cell has a doubt, see the warnings; the most good requests per second "
         "({goodput:.2f}) came from {setting} at {load}, where {share} of the requests met their targets{raw}."
     ),
-    "nothing_measured": "No setting could be chosen: no cell was measured to its end.",
-    "all_failed": (
-        "No cell was measured to its end, so no setting could be chosen: {failed} of {cells} cells failed, {count} of "
-        "them because {why}."
-    ),
-    "no_targets": "No setting could be chosen: no request of a class with targets fell into a measured window.",
-    "no_slo": (
-        "No class has targets, so there is no promise to choose by: give one slo = {{ ttft_ms = 1000, gap_ms = 150 }} "
-        "in the sweep file. Most output tokens per second ({raw_tokens:.1f}) came from {raw_setting} at {raw_load}, "
-        "whatever people had to wait for them."
-    ),
     "raw_costs": (
         "; going by raw throughput would pick {raw_setting} at {raw_load}, with {more} more output tokens per second, "
         "where only {raw_share} meet them"
@@ -61,7 +50,20 @@ TEXTS = {
     "raw_unjudged": "; going by raw throughput would pick {raw_setting} at {raw_load}",
 }
 
-
+# id -> template of why nothing could be chosen
+NO_CHOICE = {
+    "nothing_measured": "No setting could be chosen: no cell was measured to its end.",
+    "all_failed": (
+        "No cell was measured to its end, so no setting could be chosen: {failed} of {cells} cells failed, {count} of "
+        "them because {why}."
+    ),
+    "no_targets": "No setting could be chosen: no request of a class with targets fell into a measured window.",
+    "no_slo": (
+        "No class has targets, so there is no promise to choose by: give one slo = {{ ttft_ms = 1000, gap_ms = 150 }} "
+        "in the sweep file. Most output tokens per second ({raw_tokens}) came from {raw_setting} at {raw_load}, "
+        "whatever people had to wait for them."
+    ),
+}
 WHY = {
     "out_of_memory": "the server ran out of memory",
     "exited": "the server ended by itself",
@@ -244,7 +246,7 @@ def _no_choice(raw: Point | None, failures: Failures | None, has_targets: bool) 
     if raw:
         template = "no_targets" if has_targets else "no_slo"
         told = {"raw_setting": describe_setting(raw.setting), "raw_load": describe_load(raw.load)}
-        values = {} if has_targets else {**told, "raw_tokens": raw.output_tok_per_s}
+        values = {} if has_targets else {**told, "raw_tokens": f"{raw.output_tok_per_s:.1f}"}
     elif failures:
         template = "all_failed"
         values = asdict(failures) | {"why": WHY.get(failures.kind, OTHER.format(failures.kind))}
@@ -253,7 +255,7 @@ def _no_choice(raw: Point | None, failures: Failures | None, has_targets: bool) 
     )
     return {
         **unknown,
-        "reason": TEXTS[template].format(**values),
+        "reason": NO_CHOICE[template].format(**values),
         "target_met": False,
         "raw_throughput_setting": raw.setting if raw else None,
         "cells": [],
@@ -261,7 +263,7 @@ def _no_choice(raw: Point | None, failures: Failures | None, has_targets: bool) 
         "raw_throughput_goodput_per_s": None,
         "raw_throughput_load": raw.load if raw else None,
         "raw_throughput_cells": list(raw.cells) if raw else [],
-        "reason_templates": [TEXTS[template]],
+        "reason_templates": [NO_CHOICE[template]],
         "reason_values": values,
     }
 

@@ -11,24 +11,24 @@ from runner.config import GapRule
 
 SIGNIFICANT = 0.05
 
-# id -> template
+# id -> template; `values` hold the numbers, and the setting and load behind each name, for another language
 NOTES = {
     "runner_up_noise": (
-        "Next came {other} at {other_load} with {other_goodput:.2f} good requests per second; the difference is noise."
+        "Next came {other} at {other_load} with {other_goodput} good requests per second; the difference is noise."
     ),
     "kept_by_change": (
-        "{other} at {other_load} had {other_goodput:.2f} good requests per second, but the difference is noise: of "
+        "{other} at {other_load} had {other_goodput} good requests per second, but the difference is noise: of "
         "equals, the setting nearest to the first one is taken."
     ),
     "kept_by_work": (
-        "{other} at {other_load} had {other_goodput:.2f} good requests per second, but the difference is noise: of "
+        "{other} at {other_load} had {other_goodput} good requests per second, but the difference is noise: of "
         "equals, the one that leaves more to background work is taken."
     ),
     "other_rule": "By another gap rule ({rules}) the choice would be {other} at {other_load}.",
-    "work": "To background work it leaves {work:.1f} output tokens per second.",
+    "work": "To background work it leaves {work} output tokens per second.",
     "work_against_raw": (
-        "To background work it leaves {work:.1f} output tokens per second; the most raw throughput, {other} at "
-        "{other_load}, would leave {other_work:.1f}."
+        "To background work it leaves {work} output tokens per second; the most raw throughput, {other} at "
+        "{other_load}, would leave {other_work}."
     ),
 }
 
@@ -69,7 +69,7 @@ def choice_notes(
     return {
         "runner_up": None if following is None else _as_dict(following),
         "notes": [
-            {"type": kind, "text": NOTES[kind].format(**values), "template": NOTES[kind], "values": values}
+            {"type": kind, "text": NOTES[kind].format(**_written(values)), "template": NOTES[kind], "values": values}
             for kind, values in notes
         ],
     }
@@ -84,9 +84,16 @@ def _kept(chosen: Point, other: Point) -> str:
 def _of(point: Point) -> dict[str, Any]:
     return {
         "other": describe_setting(point.setting),
+        "other_setting": point.setting,
         "other_load": describe_load(point.load),
+        "other_level": point.load,
         "other_goodput": point.goodput_per_s,
     }
+
+
+def _written(values: Mapping[str, Any]) -> dict[str, Any]:
+    digits = {"other_goodput": 2, "work": 1, "other_work": 1}
+    return {k: f"{v:.{digits[k]}f}" if k in digits else v for k, v in values.items()}
 
 
 def _as_dict(following: RunnerUp) -> dict[str, Any]:
