@@ -15,6 +15,7 @@ from app.words import ENGLISH, NOTHING, Words
 
 Comparison = Mapping[str, Any]
 METRICS = ("share", "goodput_per_s", "ttft_p50_ms", "ttft_p95_ms", "gap_p95_ms", "output_tok_per_s")
+MOST_NAMED = 3
 MOST_CHANGE = 3.0  # a figure's axis ends here: thrice as much says enough
 
 
@@ -56,7 +57,22 @@ def comparison_sentence(comparison: Comparison, words: Words = ENGLISH) -> str:
 
 def note_sentences(comparison: Comparison, words: Words = ENGLISH) -> list[str]:
     """What to know beside the verdict: why not in pairs, what was left aside."""
-    return [words.text(n["template"], **n["values"]) for n in comparison["notes"]]
+    return [words.text(n["template"], **_note_values(n, comparison, words)) for n in comparison["notes"]]
+
+
+def _note_values(note: Mapping[str, Any], comparison: Comparison, words: Words) -> dict[str, Any]:
+    values = dict(note["values"])
+    if note["type"] in ("left_a", "left_b"):
+        left = comparison["unmatched"][note["type"][-1]]
+        told = [point_name({**p, "setting_a": p["setting"], "setting_b": p["setting"]}, words) for p in left]
+        values["points"] = "; ".join(told[:MOST_NAMED]) + ("; …" if len(told) > MOST_NAMED else "")
+    if "point" in values:
+        point = comparison["points"][values["point"]]
+        values |= {"setting": _setting_text(point, words), "load": c.load_name(point, words)}
+        values["flags"] = "; ".join(c.flag_text(flag, words) for flag in point["doubts"])
+    if "count" in values:
+        values["count"] = words.count(values["count"])
+    return values
 
 
 def differs_rows(comparison: Comparison, words: Words = ENGLISH) -> list[dict[str, str]]:

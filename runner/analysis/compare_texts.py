@@ -108,7 +108,11 @@ def notes_of(
         if left and points:
             told = [f"{describe_setting(s.setting)} at {describe_load(s.load)}" for s in left]
             notes.append((name, {"points": "; ".join(told[:MOST_NAMED]) + ("; …" if len(told) > MOST_NAMED else "")}))
-    notes += [("doubts", {**_place(p), "flags": ", ".join(p["doubts"])}) for p in points if p["doubts"]]
+    notes += [
+        ("doubts", {"point": i, **_place(p), "flags": ", ".join(p["doubts"])})
+        for i, p in enumerate(points)
+        if p["doubts"]
+    ]
     if len({bool(p.tables.meta["simulated"]) for side in sides for p in side.sweeps}) > 1:
         notes.append(("simulated", {}))
     count = sum(d.p is not None for point in found for d in point)
