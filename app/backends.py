@@ -1,39 +1,46 @@
-"""Saved servers of the data folder, and the connection check. Commands come from the file, never from a browser."""
+"""What servers say of themselves, in sentences: found ones, saved ones, the connection check."""
 
 import json
+import os
 import subprocess
 import sys
-import tomllib
 from collections.abc import Mapping
-from pathlib import Path
+from pathlib import PurePath
 from typing import Any
 
 from app.views.servers import models_text
 from app.words import Words
+from runner.engines.address import is_web_address
 from runner.engines.catalogue import KINDS
-from runner.errors import ConfigError
+from runner.engines.hook import OUR_NAMES
+from runner.engines.start_line import placeholders
 from runner.once import discover_once, inspect_once
 
-FILE = "backends.toml"
 CHECK_S = 60.0  # a model may have to be loaded first
 
 
-def saved_backends(data_dir: Path) -> dict[str, Any]:
-    """The tables of backends.toml by name: keys of [backend], and a `control` table. Empty without the file.
+def settings_sentences(saved: Mapping[str, Any], w: Words) -> list[str]:
+    """How the settings of a saved backend are applied; of its command only the program is named."""
+    control = saved.get("control") or {}
+    mode = control.get("mode") or "none"
+    command = control.get("command") or [""]
+    program = PurePath(str(command[0])).name
+    keys = ", ".join(varied_by(saved))
+    told = {
+        "none": w.text("Its settings stay as they are; only the load is varied."),
+        "manual": w.text("Its settings are changed by hand: the sweep waits and says what to change."),
+        "process": w.text("Goodput Lab starts it anew for each setting: {program}.", program=program),
+        "command": w.text("A command of yours changes its settings: {program}.", program=program),
+    }
+    sentence = told.get(str(mode), str(mode))
+    return [sentence, w.text("It can vary {keys}.", keys=keys)] if keys else [sentence]
 
-    Raises ConfigError in one sentence when it can't be read.
-    """
-    path = data_dir / FILE
-    try:
-        found = tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return {}
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as e:
-        raise ConfigError(f"{path}: cannot be read ({e}); mend that line") from None
-    wrong = [name for name, table in found.items() if not isinstance(table, dict)]
-    if wrong:
-        raise ConfigError(f"{path}: {wrong[0]} is not a table; write [{wrong[0]}] and its keys below")
-    return found
+
+def varied_by(saved: Mapping[str, Any]) -> list[str]:
+    """Settings that the command of a saved backend takes: its placeholders but those that we fill in ourselves."""
+    control = saved.get("control") or {}
+    texts = [*(control.get("command") or ()), *(control.get("env") or {}).values()]
+    return sorted(placeholders([str(text) for text in texts]) - set(OUR_NAMES))
 
 
 def check_connection(backend: Mapping[str, Any], w: Words) -> tuple[bool, str]:
@@ -70,9 +77,36 @@ def check_sentence(answer: Mapping[str, Any], w: Words) -> str:
     )
 
 
+def key_sentence(api_key_env: str | None, w: Words) -> str | None:
+    """Whether the variable that holds the key is set where we run; null without one. The key itself is never told."""
+    if not api_key_env:
+        return None
+    if os.environ.get(api_key_env):
+        return w.text("Its key is in the environment variable {name}.", name=api_key_env)
+    return w.text("The environment variable {name} is not set where Goodput Lab runs: set it and start anew.",
+                  name=api_key_env)  # fmt: skip
+
+
 def servers_here() -> list[dict[str, Any]]:
     """The rows of `goodput discover --json`; takes under three seconds."""
     return [found.as_json() for found in discover_once()]
+
+
+def look_at(url: str, w: Words) -> tuple[dict[str, Any] | None, str | None]:
+    """(the row of `goodput discover --json` for a typed address, why it can't be measured): what it says of itself,
+    and where it says nothing, one test request. A row is null for a server of no known kind."""
+    if not is_web_address(url):
+        return None, w.text("{url} is not a web address; write it as http://host:port.", url=url)
+    found = inspect_once(url)
+    if found is None:
+        fine, sentence = check_connection({"url": url}, w)
+        return None, None if fine else sentence
+    row = found.as_json()
+    if row["needs_key"]:
+        return row, w.text(
+            "It wants an API key: save it under Backends with the name of a variable that holds the key."
+        )
+    return row, None
 
 
 def what_it_says(backend: Mapping[str, Any], w: Words) -> list[str]:
@@ -86,7 +120,9 @@ def server_sentences(row: Mapping[str, Any], chosen: str | None, w: Words) -> li
     """A row of `goodput discover --json` in sentences. `chosen`: the kind that the user picked, if one was."""
     name = " ".join(filter(None, [row["title"], row["version"]]))
     if row["models"]:
-        out = [w.text("{name}, with {models}.", name=name, models=models_text(row["models"]))]
+        # llama.cpp may call a model by the path of its file
+        names = [model.rsplit("/", 1)[-1] or model if model.startswith("/") else model for model in row["models"]]
+        out = [w.text("{name}, with {models}.", name=name, models=models_text(names))]
     else:
         out = [w.text("{name}.", name=name)]
     if chosen is not None and sweep_kind(row) not in ("openai", chosen):

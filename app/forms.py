@@ -3,13 +3,16 @@
 Nothing is checked twice: runner.config.parse_sweep says what is wrong, in one sentence.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from app.presets import WORKLOADS as PRESETS
+from app.presets import with_targets
 from app.words import Words
 from runner.config import LOAD_AXES, Scalar, SweepConfig, is_load_key
 from runner.engines.knowledge import engine_oddities, longest_tokens
+from runner.errors import ConfigError
 from runner.estimate import cell_seconds, count_starts, sweep_seconds
 from runner.plan import count_points, plan_cells
 from runner.simulator.cost_model import largest_safe_token_budget
@@ -20,26 +23,11 @@ PLAN_UP_TO = 20_000  # more cells are counted, not listed
 NEEDED_N = 36  # requests of a class in a cell, below which no p90 and no share worth its name exists
 Row = Mapping[Any, Any]
 
-CLASS_COLUMNS = (
-    "name", "ttft_ms", "gap_ms", "weight", "closed", "prompt_p50", "prompt_p90", "prompt_max", "output_p50",
-    "output_p90", "output_max", "priority",
-)  # fmt: skip
-CHAT = ("chat", 1000, 150, 1.0, None, 300, 1200, 4000, 160, 400, 1000, 0)
-RAG = ("rag", 3000, 150, 1.0, None, 3000, 6000, 8000, 200, 400, 800, 0)
-BACKGROUND = ("background", None, None, None, 2, 1200, 3000, 6000, 300, 600, 1000, 1)
-WORKLOADS: dict[str, list[dict[str, Any]]] = {
-    "chat": [dict(zip(CLASS_COLUMNS, CHAT, strict=True))],
-    "rag": [dict(zip(CLASS_COLUMNS, RAG, strict=True))],
-    "mixed": [dict(zip(CLASS_COLUMNS, row, strict=True)) for row in (CHAT, RAG, BACKGROUND)],
-}
-GRIDS: dict[str, list[dict[str, str]]] = {
-    "simulated": [
-        {"key": "max_num_seqs", "values": "4, 16, 64"},
-        {"key": "max_num_batched_tokens", "values": "256, 2048"},
-        {"key": "request_rate", "values": "1, 2, 4"},
-    ],
-    "server": [{"key": "request_rate", "values": "0.5, 1, 2"}],
-}
+WORKLOADS: dict[str, list[dict[str, Any]]] = {name: with_targets(w.rows, None) for name, w in PRESETS.items()}
+SERVER_ROWS = (
+    {"key": "max_num_seqs", "values": "4, 16, 64"},
+    {"key": "max_num_batched_tokens", "values": "256, 2048"},
+)
 
 
 @dataclass(frozen=True)
@@ -49,6 +37,13 @@ class Size:
     cells: int
     starts: int | None
     seconds: float
+
+
+def first_grid(load: tuple[str, str], settings: Iterable[str] = ()) -> list[dict[str, str]]:
+    """What a sweep varies at first: server settings by name, then the load axis with its values."""
+    usual = {row["key"]: row["values"] for row in SERVER_ROWS}
+    rows = [{"key": key, "values": usual.get(key, "")} for key in settings]
+    return [*rows, {"key": load[0], "values": load[1]}]
 
 
 def parse_values(text: str) -> list[Scalar]:
@@ -71,32 +66,53 @@ def known(value: object) -> bool:
 
 
 def sweep_data(
-    name: str, backend: Mapping[str, Any] | str, grid: Iterable[Row], classes: Iterable[Row], run: Mapping[str, Any]
+    name: str,
+    backend: Mapping[str, Any] | str,
+    grid: Iterable[Row],
+    classes: Iterable[Row],
+    run: Mapping[str, Any],
+    traces: Collection[str] = (),
 ) -> dict[str, Any]:
     """The sweep as a sweep file would say it. `backend`: a table, or the name of a saved one.
 
-    Settings of a server that runs already can only be changed by hand: the live page asks for each.
+    Settings of a server that runs already can only be changed by hand: the live page asks for each. `traces`: names of
+    those that may be replayed; raises ConfigError for any other, since a name from a browser must not become a path.
     """
-    levels = {str(r["key"]).strip(): parse_values(str(r["values"])) for r in grid if known(r.get("key"))}
+    levels = {
+        str(r["key"]).strip(): parse_values(str(r["values"]))
+        for r in grid
+        if known(r.get("key")) and known(r.get("values"))
+    }
     out = {
         "name": name,
         "backend": backend if isinstance(backend, str) else {k: v for k, v in backend.items() if known(v)},
         "grid": levels,
         "run": dict(run),
-        "classes": [_class(row) for row in classes if known(row.get("name"))],
+        "classes": [_class(row, traces) for row in classes if known(row.get("name"))],
     }
     by_hand = not isinstance(backend, str) and backend.get("kind") != "simulated" and not all(map(is_load_key, levels))
     return {**out, "control": {"mode": "manual"}} if by_hand else out
 
 
-def _class(row: Row) -> dict[str, Any]:
+def _class(row: Row, traces: Collection[str]) -> dict[str, Any]:
     out: dict[str, Any] = {"name": row["name"], "priority": int(row["priority"]) if known(row.get("priority")) else 0}
     for key in ("prompt", "output"):
         out[f"{key}_tokens"] = _length(row, key)
+    for key in ("weight", "rate"):
+        if known(row.get(key)):
+            out[key] = float(row[key])
     if known(row.get("closed")):
-        out["closed"] = {"concurrency": int(row["closed"])}
-    if known(row.get("weight")):
-        out["weight"] = float(row["weight"])
+        think = {"think_s": float(row["think_s"])} if known(row.get("think_s")) else {}
+        out["closed"] = {"concurrency": int(row["closed"]), **think}
+    if known(row.get("dump")):
+        at_s = float(row["dump_at_s"]) if known(row.get("dump_at_s")) else 0.0
+        out["dump"] = {"count": int(row["dump"]), "at_s": at_s}
+    if known(row.get("trace")):
+        if row["trace"] not in traces:
+            raise ConfigError(
+                f"classes.{row['name']}.trace: {str(row['trace'])[:80]!r} is not a trace that was kept here"
+            )
+        out["trace"] = row["trace"]
     if known(row.get("ttft_ms")) or known(row.get("gap_ms")):
         out["slo"] = {k: float(row[k]) for k in ("ttft_ms", "gap_ms") if known(row.get(k))}
     return out

@@ -5,13 +5,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from app.backends import saved_backends, sweep_kind
+from app.backends import sweep_kind
 from runner.config import SweepConfig, parse_sweep
 from runner.engines.address import is_web_address
 from runner.errors import ConfigError
 from runner.isolation_plan import Pace, Wishes, usual_sweep, with_arms
 from runner.load.workload import PromptScale, RequestSpec, make_prompt
 from runner.once import inspect_once, probe_once, room_once
+from runner.saved_backends import saved_backends
 from runner.simulator.cost_model import BatchShape, iteration_ms
 from runner.simulator.virtual_server import stand_for
 from runner.sweep_file import load_sweep

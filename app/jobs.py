@@ -26,6 +26,7 @@ def start_sweep(
     config: SweepConfig,
     source: str = "dashboard",
     *,
+    base: Path = Path(),
     simulated: bool = False,
     profile: Mapping[str, Any] | None = None,
 ) -> str:
@@ -33,11 +34,11 @@ def start_sweep(
 
     The same sweep that waits or runs already is not queued again: a double click, a second tab or a resent form gives
     one sweep. `simulated`: in virtual time, with the speed of `profile` (an EngineProfile as plain data) or of the
-    config. Raises StorageError.
+    config. `base`: where the paths of recorded traces begin. Raises StorageError.
     """
     with _guard:
         sweep_id = _same_sweep(data_dir, config) or enqueue(
-            data_dir, config, source, simulated=simulated, profile=profile
+            data_dir, config, source, base, simulated=simulated, profile=profile
         )
     ensure_worker(data_dir)
     return sweep_id

@@ -1,5 +1,7 @@
 """The router: the list of pages and what all of them share."""
 
+from pathlib import Path
+
 import streamlit as st
 
 from app import jobs, ui
@@ -12,9 +14,10 @@ pages = [
     st.Page(ui.LIVE, title=w.text("Live"), url_path="live"),
     st.Page(ui.RESULTS, title=w.text("Results"), url_path="results"),
     st.Page(ui.WHAT_IF, title=w.text("What if"), url_path="what-if"),
+    st.Page(ui.BACKENDS, title=w.text("Backends"), url_path="backends"),
     st.Page(ui.METHOD, title=w.text("Method"), url_path="method"),
 ]
-st.html("<style>.stMainBlockContainer {padding-top: 4.5rem}</style>")
+st.html(f"<style>{(Path(__file__).with_name('pages.css')).read_text(encoding='utf-8')}</style>")
 page = st.navigation(pages, position="top")
 jobs.ensure_worker(ui.data_dir())
 page.run()

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import plotly.graph_objects as go
@@ -18,8 +18,9 @@ from storage.data_folder import default_data_folder
 from storage.errors import GoodputError
 from storage.side_files import SweepSummary
 
-START, NEW, LIVE, RESULTS, WHAT_IF, METHOD = (
-    f"app_pages/{name}.py" for name in ("start", "new_sweep", "live", "results", "what_if", "method")
+START, NEW, LIVE, RESULTS, COMPARE, WHAT_IF, BACKENDS, METHOD = (
+    f"app_pages/{name}.py"
+    for name in ("start", "new_sweep", "live", "results", "compare", "what_if", "backends", "method")
 )
 PLOTLY: dict[str, Any] = {
     "displaylogo": False,
@@ -114,6 +115,21 @@ def status_text(status: str) -> str:
         "damaged": w.text("damaged"),
         "sample": w.text("sample"),
     }.get(status, status)
+
+
+def status_badge(status: str) -> None:
+    """A status as a small label; its colour only repeats what its word says."""
+    colors: dict[str, Literal["blue", "orange", "green", "red", "violet"]] = {
+        "starting": "blue",
+        "running": "blue",
+        "paused": "orange",
+        "interrupted": "orange",
+        "done": "green",
+        "failed": "red",
+        "damaged": "red",
+        "sample": "violet",
+    }
+    st.badge(plain(status_text(status)), color=colors.get(status, "gray"))
 
 
 def label(sweep: SweepSummary) -> str:

@@ -8,13 +8,14 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from app import backends, forms
+from app import forms
 from app.words import Words
 from runner.config import Length, RequestClass, SweepConfig
 from runner.config_errors import plain_error
 from runner.engines.knowledge import longest_tokens
 from runner.errors import ConfigError
 from runner.plan import count_points
+from runner.saved_backends import FILE as BACKENDS
 from runner.simulator.cost_model import BatchShape, iteration_ms, largest_safe_token_budget
 from runner.simulator.presets import EngineProfile
 from runner.simulator.settings import USUAL_CONTEXT_TOKENS, USUAL_GAP_MS
@@ -31,7 +32,7 @@ Z90 = 1.2816  # of the normal distribution
 def profile_files(data_dir: Path) -> list[Path]:
     """TOML files of the data folder, and of its folder `profiles`, that may hold a cost model."""
     found = [*data_dir.glob("*.toml"), *(data_dir / "profiles").glob("*.toml")]
-    return sorted(p for p in found if p.name != backends.FILE)
+    return sorted(p for p in found if p.name != BACKENDS)
 
 
 def mean_tokens(length: Length) -> float:

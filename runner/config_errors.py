@@ -12,6 +12,8 @@ def plain_error(error: ValidationError) -> str:
     where = f"{key}: " if key else ""
     example = '["start.sh", "{max_num_seqs}"]' if first["loc"][0:1] == ("control",) else "[1, 2]"
     message = first["msg"].removeprefix("Value error, ").replace("valid tuple", f"list, such as {example}")
+    if first["loc"][-1:] == ("api_key_env",):  # it may well be the key: never repeated
+        return f"{key} is not the name of an environment variable; write the name there, never the key itself"
     if first["type"] == "truth_for_number":
         return f"{key}{'.' if key else ''}{first['msg']}"
     if first["type"] == "extra_forbidden":

@@ -1,75 +1,88 @@
-"""Start: what this is, the demo, and the sweeps there are."""
+"""Start: a quick check of the server at hand, the demo, and the sweeps there are."""
+
+import math
 
 import streamlit as st
 
-from app import backends, cache, jobs, ui
-from app.data import SAMPLES, all_sweeps
+from app import cache, jobs, quick_check, start_parts, ui
+from app.data import SAMPLES, sample_sweeps
 from runner.sweep_file import load_sweep
 from storage.errors import GoodputError
-from storage.side_files import LIVE
+from storage.side_files import LIVE, list_sweeps
 
 w = ui.words()
+SWEEPS_A_PAGE = 12
 ui.say("Goodput Lab", level=1)
 ui.say(
     w.text(
         "Finds the batch settings at which your own LLM server keeps its promises: first words in time, and no freezes."
     )
 )
-demo, new = st.columns(2, border=True)
-with demo:
-    ui.say(w.text("See it work"), level=3)
-    ui.say(w.text("A sweep of about a minute on the built-in engine. Nothing to install, nothing leaves this machine."))
-    if st.button(w.text("Demo sweep"), type="primary", key="demo", width="stretch"):
-        try:
-            started = jobs.start_sweep(ui.data_dir(), load_sweep(SAMPLES / "demo.toml"), "demo")
-        except GoodputError as e:
-            st.error(ui.plain(e))
-            st.stop()
-        ui.go_to(ui.LIVE, started)
-with new:
-    ui.say(w.text("Measure your server"), level=3)
-    ui.say(w.text("Say who uses it and what they were promised; the sweep finds the setting that holds."))
-    if st.button(w.text("New sweep"), key="new", width="stretch"):
-        st.switch_page(ui.NEW)
+sweeps = list_sweeps(ui.data_dir())
+for sweep in [s for s in sweeps if s.status in ("queued", *LIVE)][:3]:
+    start_parts.running(sweep, w)
 
-here = st.container()  # filled at the end: looking for servers must not hold up the page
+quick, others = st.container(key="cards").columns([3, 2], gap="medium")
+with quick.container(border=True, key="quick"):
+    ui.say(w.text("How many people can chat with your server at once?"), level=2)
+    ui.say(w.text("A quick check of about 90 seconds: one test request, then 1, 2, 4 and 8 people at once."))
+    here = st.container(key="servers")  # filled at the end: looking for servers must not hold up the page
+    with here:
+        looking = st.skeleton(height=76)
+    with st.form("typed-form", border=False):
+        place, button = st.columns([3, 1], vertical_alignment="bottom")
+        url = place.text_input(w.text("Another address"), placeholder="http://192.168.1.20:8080", key="typed")
+        asked = button.form_submit_button(w.text("Quick check"), key="check-typed", width="stretch")
+    if asked:
+        start_parts.check_typed(str(url or "").strip(), w)
+    ui.note(quick_check.small_print(w))
 
-ui.say(w.text("Sweeps"), level=2)
-sweeps = all_sweeps(ui.data_dir())
+with others:
+    with st.container(border=True, key="demo-card"):
+        ui.say(w.text("See it work"), level=2)
+        ui.say(
+            w.text("A sweep of about a minute on the built-in engine. Nothing to install, nothing leaves this machine.")
+        )
+        if st.button(w.text("Demo sweep"), type="secondary" if sweeps else "primary", key="demo", width="stretch"):
+            try:
+                started = jobs.start_sweep(ui.data_dir(), load_sweep(SAMPLES / "demo.toml"), "demo")
+            except GoodputError as e:
+                st.error(ui.plain(e))
+                st.stop()
+            ui.go_to(ui.LIVE, started)
+    with st.container(border=True, key="new-card"):
+        ui.say(w.text("Find the best setting"), level=2)
+        ui.say(w.text("Say who uses your server and what they were promised; the sweep finds the setting that holds."))
+        if st.button(w.text("New sweep"), key="new", width="stretch"):
+            st.switch_page(ui.NEW)
+
+ui.say(w.text("Your sweeps"), level=2)
+found = sweeps
+if len(sweeps) > SWEEPS_A_PAGE:
+    wanted = str(st.text_input(w.text("Find by name"), type="search", key="find", bind="query-params") or "")
+    found = [s for s in sweeps if wanted.casefold() in s.name.casefold()]
+pages = max(1, math.ceil(len(found) / SWEEPS_A_PAGE))
+page = int(st.session_state.get("page", 1)) if pages > 1 else 1
+shown = found[(min(page, pages) - 1) * SWEEPS_A_PAGE :][:SWEEPS_A_PAGE]
+with st.container(key="sweeps"):
+    for sweep in shown:
+        start_parts.row(sweep, w)
+if pages > 1:
+    st.pagination(pages, key="page", bind="query-params")
 if not sweeps:
-    ui.note(w.text("None yet. The demo makes the first one."))
-for sweep in sweeps[:30]:
-    with st.container(border=True, key=f"sweep-{sweep.sweep_id}"):
-        words_of_it, button = st.columns([5, 1], vertical_alignment="center")
-        with words_of_it:
-            ui.say(sweep.name, level=4)
-            if sweep.verdict:
-                ui.say(sweep.verdict)
-            progress = w.text(
-                "{done} of {total} cells", done=w.count(sweep.cells_done), total=w.count(sweep.cells_total)
-            )
-            facts = [ui.status_text(sweep.status), ui.simulated(sweep), progress, ui.when(sweep.created_unix_ns)]
-            ui.note(" · ".join(filter(None, facts)))
-        live = sweep.status in ("queued", *LIVE)
-        if button.button(w.text("Watch") if live else w.text("Open"), key=f"open-{sweep.sweep_id}", width="stretch"):
-            ui.go_to(ui.LIVE if live or sweep.status == "interrupted" else ui.RESULTS, sweep.sweep_id)
+    ui.say(w.text("Nothing measured yet. What you measure is kept here, on this machine."))
+elif not found:
+    ui.say(w.text("No sweep has that in its name."))
+
+samples = sample_sweeps()
+if samples:
+    ui.say(w.text("A real one to look at"), level=2)
+    ui.note(w.text("Recorded on another machine; it came with the program. It says nothing about your server."))
+    with st.container(key="samples"):
+        for sample in samples:
+            start_parts.row(sample, w)
 
 servers = cache.servers()
+looking.empty()
 with here:
-    title, again = st.columns([5, 1], vertical_alignment="center")
-    with title:
-        ui.say(w.text("Servers on this host"), level=2)
-    if again.button(w.text("Look again"), key="look", width="stretch"):
-        cache.servers.clear()
-        st.rerun()
-    if not servers:
-        ui.note(w.text("None answers on the usual ports. One elsewhere is measured by its address: New sweep."))
-    for number, row in enumerate(servers):
-        with st.container(border=True, key=f"server-{number}"):
-            words_of_it, button = st.columns([5, 1], vertical_alignment="center")
-            first, *more = backends.server_sentences(row, None, w)
-            with words_of_it:
-                ui.say(first)
-                ui.note(" · ".join([row["url"], *more]))
-            if button.button(w.text("Measure"), key=f"measure-{number}", width="stretch"):
-                st.switch_page(ui.NEW, query_params={"url": row["url"], "kind": backends.sweep_kind(row)})
+    start_parts.servers(servers, w)

@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from app.backends import FILE, check_connection, check_sentence, saved_backends, server_sentences, what_it_says
+from app.backends import check_connection, check_sentence, server_sentences, what_it_says
 from app.words import ENGLISH
 from runner.config import parse_sweep
 from runner.errors import ConfigError
+from runner.saved_backends import FILE, saved_backends
 from tests.support.small_sweeps import quick_raw
 
 ROOT = Path(__file__).parents[2]

@@ -6,11 +6,18 @@ from typing import Any
 import pytest
 
 from app import forms
+from app.presets import TARGETS, WORKLOADS, recorded, with_targets, workload_words
 from app.words import ENGLISH
 from runner.config import SweepConfig, parse_sweep
+from runner.errors import ConfigError
 from runner.simulator.presets import DEFAULT_PRESET, resolve_preset
 
 SIMULATED = {"kind": "simulated", "preset": DEFAULT_PRESET}
+
+
+def first_grid(workload: str) -> list[dict[str, str]]:
+    """What the form begins with for the built-in engine."""
+    return forms.first_grid(WORKLOADS[workload].load, ["max_num_seqs", "max_num_batched_tokens"])
 
 
 def config_of(
@@ -20,7 +27,7 @@ def config_of(
     **run: object,
 ) -> SweepConfig:
     raw = forms.sweep_data(
-        "a sweep", backend or SIMULATED, grid or forms.GRIDS["simulated"], forms.WORKLOADS[workload], run
+        "a sweep", backend or SIMULATED, grid or first_grid(workload), forms.WORKLOADS[workload], run
     )
     return parse_sweep(raw, "form")
 
@@ -32,9 +39,57 @@ def test_values_are_read_as_they_are_meant() -> None:
 
 @pytest.mark.parametrize("workload", forms.WORKLOADS)
 def test_every_workload_preset_is_a_valid_sweep(workload: str) -> None:
-    """Chat 1 s / 150 ms, documents 3 s / 150 ms, background without a promise."""
-    targets = {c.name: c.slo and (c.slo.ttft_ms, c.slo.gap_ms) for c in config_of(workload).classes}
-    assert targets.items() <= {"chat": (1000, 150), "rag": (3000, 150), "background": None}.items()
+    """Each has words, a source of its numbers, and a load that its classes can be varied by."""
+    assert config_of(workload).classes
+    assert all(workload_words(ENGLISH)[workload])
+    assert WORKLOADS[workload].source
+
+
+def test_chat_documents_and_background_have_the_usual_targets() -> None:
+    """Chat 1 s / 150 ms, documents 3 s / 150 ms, background without a promise (metrics page, defaults)."""
+    targets = {c.name: c.slo and (c.slo.ttft_ms, c.slo.gap_ms) for c in config_of("mixed").classes}
+    assert targets == {"chat": (1000, 150), "rag": (3000, 150), "background": None}
+
+
+def test_published_targets_go_to_classes_with_a_promise() -> None:
+    """MLPerf's and DistServe's numbers, in ms; of Sarathi the gap alone; background work gets none."""
+    rows = WORKLOADS["mixed"].rows
+    assert [(r.get("ttft_ms"), r.get("gap_ms")) for r in with_targets(rows, "mlperf_8b_interactive")] == [
+        (500, 30), (500, 30), (None, None)
+    ]  # fmt: skip
+    assert [(r.get("ttft_ms"), r.get("gap_ms")) for r in with_targets(rows, "sarathi_7b_strict")] == [
+        (1000, 100), (3000, 100), (None, None)
+    ]  # fmt: skip
+    assert TARGETS["distserve_summary"][1:] == (15000, 150)
+
+
+def test_every_way_of_coming_is_read_from_the_table() -> None:
+    """A rate, people who pause, all at once after a while, a kept trace: each as a sweep file says it."""
+    lengths = {"prompt_p50": 10, "output_p50": 10}
+    rows = [
+        {"name": "own", "rate": 0.5, **lengths},
+        {"name": "people", "closed": 4.0, "think_s": 10.0, **lengths},
+        {"name": "heap", "dump": 240.0, "dump_at_s": 5.0, **lengths},
+        {"name": "log", "trace": "log-01234567.csv", **lengths},
+    ]
+    raw = forms.sweep_data("a", SIMULATED, [{"key": "load_scale", "values": "1"}], rows, {}, ["log-01234567.csv"])
+    assert [{k: c[k] for k in ("rate", "closed", "dump", "trace") if k in c} for c in raw["classes"]] == [
+        {"rate": 0.5},
+        {"closed": {"concurrency": 4, "think_s": 10.0}},
+        {"dump": {"count": 240, "at_s": 5.0}},
+        {"trace": "log-01234567.csv"},
+    ]
+    assert len(parse_sweep(raw, "form").classes) == 4
+
+
+def test_a_recorded_trace_is_a_workload_and_no_other_file_is_read() -> None:
+    """A name that is not among the kept traces, such as a path from a browser, is refused."""
+    found = recorded("log-01234567.csv", 300, 100)
+    grid = forms.first_grid(found.load)
+    raw = forms.sweep_data("a", SIMULATED, grid, found.rows, {}, ["log-01234567.csv"])
+    assert parse_sweep(raw, "form").classes[0].trace == "log-01234567.csv"
+    with pytest.raises(ConfigError, match="is not a trace that was kept here"):
+        forms.sweep_data("a", SIMULATED, grid, [{**found.rows[0], "trace": "../../etc/passwd"}], {}, ["x"])
 
 
 def test_empty_fields_of_the_table_are_left_out() -> None:

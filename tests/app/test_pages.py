@@ -4,91 +4,21 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 
 import psutil
 import pytest
-from streamlit.testing.v1 import AppTest
 
-from app import backends, cache, data, jobs, ui
+from app import backends, data, ui
 from storage.side_files import append_line, asked, list_sweeps, status_of, write_state
 from storage.tables import SweepTables
 from tests.app.views.made_up import made_up_tables
 from tests.support.finished_sweeps import finished_sweep
+from tests.support.pages import HOSTILE, Open, address, data_dir, fine, opened, said, shown, started
 from tests.support.tables import make_cell, make_config, make_request, make_tables
 
-MAIN = Path(jobs.__file__).with_name("main.py")
-PAGES = (ui.START, ui.NEW, ui.LIVE, ui.RESULTS, ui.WHAT_IF, ui.METHOD)
-HOSTILE = (
-    "<img src=x onerror=alert(1)> [x](http://evil.test) ![y](http://evil.test/i.png) :material/home: $a$ **b** `c`"
-)
-Open = Callable[..., AppTest]
-
-
-@pytest.fixture
-def data_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty data folder, without sample sweeps, that all pages of the test look at; no server on this host."""
-    no_servers: list[dict[str, object]] = []
-    monkeypatch.setattr(backends, "servers_here", lambda: no_servers)
-    cache.servers.clear()
-    samples = tmp_path / "samples"
-    samples.mkdir()
-    shutil.copy(data.SAMPLES / "demo.toml", samples)
-    monkeypatch.setattr(data, "SAMPLES", samples)
-    monkeypatch.setenv("GOODPUT_DATA", str(tmp_path / "data"))
-    for part in ("queue", "sweeps"):
-        (tmp_path / "data" / part).mkdir(parents=True)
-    return tmp_path / "data"
-
-
-@pytest.fixture
-def started(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
-    """Data folders for which a worker was started; no process is."""
-    found: list[Path] = []
-
-    def pretend(folder: Path) -> SimpleNamespace:
-        found.append(folder)
-        return SimpleNamespace(poll=lambda: None)
-
-    monkeypatch.setattr(jobs, "start_worker", pretend)
-    return found
-
-
-@pytest.fixture
-def opened(data_dir: Path, started: list[Path]) -> Open:
-    """Opens a page, perhaps with a sweep in its address, and fails on any exception in it."""
-
-    def open_page(page: str = ui.START, sweep: str | None = None) -> AppTest:
-        at = AppTest.from_file(MAIN, default_timeout=30)
-        if sweep is not None:
-            at.query_params["sweep"] = sweep
-        at.run()
-        return fine(at.switch_page(page).run() if page != ui.START else at)
-
-    return open_page
-
-
-def fine(at: AppTest) -> AppTest:
-    assert [e.message for e in at.exception] == []
-    return at
-
-
-def address(at: AppTest) -> str:
-    """The sweep in the page's address."""
-    told = at.query_params["sweep"]
-    return str(told[0] if isinstance(told, list) else told)
-
-
-def said(at: AppTest) -> str:
-    """Everything the page says in Markdown, as it was sent."""
-    return "\n".join(str(x.value) for kind in ("markdown", "caption", "error", "warning", "info") for x in at.get(kind))
-
-
-def shown(at: AppTest) -> str:
-    """The same as a reader sees it: escapes and invisible joiners taken away."""
-    return re.sub(r"\\(.)", r"\1", said(at)).replace("\u2060", "")
+__all__ = ["data_dir", "opened", "started"]  # fixtures
+PAGES = (ui.START, ui.NEW, ui.LIVE, ui.RESULTS, ui.WHAT_IF, ui.BACKENDS, ui.METHOD)
 
 
 @pytest.fixture(scope="module")
@@ -169,6 +99,7 @@ def test_names_are_text_and_never_markup(opened: Open, made: Path) -> None:
         at = opened(page, "made-up")
         assert page == ui.RESULTS or HOSTILE in shown(at)
         bare = re.sub(r"\\.", "", said(at))  # what is left without its escaped characters
+        bare = re.sub(r":[a-z]+-badge\[[a-z]+\]", "", bare)
         assert set(bare) & set("<>[]()`$!_~|") == set()
         assert ":material" not in bare
 
@@ -269,7 +200,7 @@ def test_a_new_sweep_is_sized_and_queued(opened: Open, data_dir: Path) -> None:
 def test_a_form_that_is_no_sweep_says_why_in_one_sentence(opened: Open, data_dir: Path) -> None:
     """A server without an address is not started; the sentence names the key."""
     at = opened(ui.NEW)
-    at.button_group(key="kind").set_value("server")
+    at.button_group(key="server").set_value("address")
     fine(at.run())
     assert len(at.error) == 1
     assert "url" in at.error[0].value
@@ -277,11 +208,13 @@ def test_a_form_that_is_no_sweep_says_why_in_one_sentence(opened: Open, data_dir
 
 
 def test_samples_are_shown_and_cannot_be_deleted(opened: Open, made_once: Path) -> None:
-    """A recorded sweep that came with the program is listed, opens, and offers no delete."""
+    """A recorded sweep that came with the program is listed apart as a sample, opens, and offers no delete."""
     shutil.copytree(made_once, data.SAMPLES / "recorded")
     at = opened()
-    at.button(key="open-recorded").click()
-    fine(at.run())
+    assert "A real one to look at" in shown(at)
+    assert ":violet-badge[sample]" in said(at)
+    assert [link.proto.query_string for link in at.get("page_link")] == ["sweep=recorded"]
+    at = opened(ui.RESULTS, "recorded")
     assert address(at) == "recorded"
     assert "delete" not in [b.key for b in at.button]
 
@@ -339,17 +272,17 @@ def test_servers_that_were_found_lead_to_a_filled_in_form(opened: Open, monkeypa
     assert "Ollama has no metrics" in shown(at)
     at.button(key="measure-0").click()
     fine(at.run())
-    assert at.button_group(key="kind").value == "server"
+    assert at.button_group(key="server").value == "address"
     assert at.text_input(key="url").value == "http://127.0.0.1:11434"
-    assert at.selectbox(key="engine").value == "ollama"
+    assert at.selectbox(key="kind").value == "ollama"
 
 
 def test_servers_are_looked_for_again_on_demand(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
     """What was found is remembered for a while; the button looks anew."""
     at = opened()
-    assert "None answers on the usual ports" in shown(at)
+    assert "No server answers on the usual ports" in shown(at)
     monkeypatch.setattr(backends, "servers_here", lambda: [OLLAMA])
-    assert "None answers" in shown(fine(at.run()))
+    assert "No server answers" in shown(fine(at.run()))
     at.button(key="look").click()
     assert "Ollama 0.32.1" in shown(fine(at.run()))
 
@@ -357,7 +290,7 @@ def test_servers_are_looked_for_again_on_demand(opened: Open, monkeypatch: pytes
 def test_the_form_says_what_the_server_would_ignore(opened: Open) -> None:
     """Priorities without the policy that heeds them, beside the form."""
     at = opened(ui.NEW)
-    at.button_group(key="mix").set_value("mixed")
+    at.button_group(key="workload").set_value("mixed")
     assert "ignores them unless its policy is priority" in shown(fine(at.run()))
 
 
@@ -368,7 +301,7 @@ def test_the_check_says_what_was_found(opened: Open, monkeypatch: pytest.MonkeyP
         backends, "what_it_says", lambda server, w: [f"{server['kind']} at {server['url']}", "No metrics."]
     )
     at = opened(ui.NEW)
-    at.button_group(key="kind").set_value("server")
+    at.button_group(key="server").set_value("address")
     fine(at.run())
     at.text_input(key="url").set_value("http://127.0.0.1:1")
     fine(at.run())

@@ -1,0 +1,106 @@
+"""Parts of the start page: a sweep in the list, one that runs, servers that were found, a typed address."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import streamlit as st
+
+from app import backends, cache, quick_check, ui
+from app.words import Words
+from storage.errors import GoodputError
+from storage.side_files import LIVE, SweepSummary, read_state
+
+
+def running(sweep: SweepSummary, w: Words) -> None:
+    """A sweep that waits or is being measured, before everything else on the page."""
+    with st.container(border=True, key=f"now-{sweep.sweep_id}"):
+        words_of_it, button = st.columns([5, 1], vertical_alignment="center")
+        with words_of_it:
+            done = w.text("{done} of {total} cells", done=w.count(sweep.cells_done), total=w.count(sweep.cells_total))
+            ui.say(w.text("Now: {name}", name=sweep.name))
+            st.progress(
+                min(1.0, sweep.cells_done / max(sweep.cells_total, 1)),
+                ui.plain(" · ".join([ui.status_text(sweep.status), done])),
+            )
+        if button.button(w.text("Watch"), type="primary", key=f"watch-{sweep.sweep_id}", width="stretch"):
+            ui.go_to(ui.LIVE, sweep.sweep_id)
+
+
+def row(sweep: SweepSummary, w: Words) -> None:
+    """A sweep in the list: its name leads to it; below what it found, or why there is nothing."""
+    live = sweep.status in ("queued", *LIVE)
+    page = ui.LIVE if live or sweep.status == "interrupted" else ui.RESULTS
+    with st.container(border=True, key=f"sweep-{sweep.sweep_id}", gap="xsmall"):
+        with st.container(horizontal=True, vertical_alignment="center"):
+            st.page_link(page, label=ui.plain(sweep.name), query_params={"sweep": sweep.sweep_id})
+            ui.status_badge(sweep.status)
+        said = quick_check.told(sweep, w) or sweep.verdict or _why_nothing(sweep, w)
+        if said:
+            ui.say(said)
+        progress = w.text("{done} of {total} cells", done=w.count(sweep.cells_done), total=w.count(sweep.cells_total))
+        ui.note(" · ".join(filter(None, [ui.simulated(sweep), progress, ui.when(sweep.created_unix_ns)])))
+
+
+def _why_nothing(sweep: SweepSummary, w: Words) -> str | None:
+    if sweep.status == "damaged":
+        return w.text("Its files are damaged or only half copied; copy the folder {id} again, or delete it.",
+                      id=sweep.sweep_id)  # fmt: skip
+    if sweep.status == "interrupted":
+        return w.text("It was cut short; what is finished is kept, and it can go on.")
+    if sweep.status == "failed":
+        return str((read_state(sweep.folder) or {}).get("message") or "") or None
+    return None
+
+
+def servers(rows: Sequence[Mapping[str, Any]], w: Words) -> None:
+    """Servers that were found, each with its quick check."""
+    words_of_it, button = st.columns([3, 1], vertical_alignment="center")
+    with words_of_it:
+        none = w.text("No server answers on the usual ports of this host.")
+        ui.say(w.text("Found on this host:") if rows else none)
+    if button.button(w.text("Look again"), key="look", width="stretch"):
+        cache.servers.clear()
+        st.rerun()
+    for number, found in enumerate(rows):
+        _server(number, found, w)
+
+
+def _server(number: int, found: Mapping[str, Any], w: Words) -> None:
+    with st.container(border=True, key=f"server-{number}", gap="xsmall"):
+        first, *more = backends.server_sentences(found, None, w)
+        ui.say(first)
+        ui.note(" · ".join([str(found["url"]), *more]))
+        check, measure = st.columns(2)
+        if check.button(
+            w.text("Quick check"),
+            key=f"check-{number}",
+            type="primary",
+            width="stretch",
+            disabled=bool(found["needs_key"]),
+        ):
+            _check({"kind": backends.sweep_kind(found), "url": found["url"]}, str(found["title"]), w)
+        if measure.button(w.text("New sweep"), key=f"measure-{number}", width="stretch"):
+            st.switch_page(ui.NEW, query_params={"url": str(found["url"]), "kind": backends.sweep_kind(found)})
+
+
+def check_typed(url: str, w: Words) -> None:
+    """Starts the quick check of a typed address, or says in one sentence why it can't be done."""
+    if url:
+        with st.spinner(w.text("Looking at the server…")):
+            found, problem = backends.look_at(url, w)
+        if problem:
+            st.error(ui.plain(problem))
+            return
+        kind = backends.sweep_kind(found) if found else "openai"
+        _check({"kind": kind, "url": url}, str(found["title"]) if found else w.text("a server"), w)
+    else:
+        _check({"kind": "openai", "url": url}, "", w)
+
+
+def _check(backend: Mapping[str, Any], title: str, w: Words) -> None:
+    try:
+        started = quick_check.start(ui.data_dir(), backend, title, w)
+    except GoodputError as e:
+        st.error(ui.plain(e))
+        return
+    ui.go_to(ui.LIVE, started)
