@@ -1,10 +1,14 @@
 """A server's URL and port: the root of its paths, who listens there, whether the port is free."""
 
+import contextlib
 import socket
+from collections.abc import Sequence
 from urllib.parse import urlsplit, urlunsplit
 
 import httpx
 import psutil
+
+from runner.load.targets import allowed_hosts, refusal
 
 
 def is_web_address(url: str) -> bool:
@@ -55,7 +59,9 @@ def port_is_taken(host: str, port: int) -> bool:
     except OSError:
         return False
     local = [(f, a) for f, a in found if _is_mine(a)]
-    return any(_refuses_bind(f, a, port) for f, a in local) if local else _answers(host, port)
+    return (
+        any(_refuses_bind(f, a, port) for f, a in local) if local else _answers(host, sorted(a for _, a in found), port)
+    )
 
 
 def is_local(host: str) -> bool:
@@ -82,12 +88,14 @@ def _refuses_bind(family: int, address: str, port: int) -> bool:
         return False
 
 
-def _answers(host: str, port: int) -> bool:
-    try:
-        socket.create_connection((host, port), timeout=1.0).close()
-    except OSError:
-        return False
-    return True
+def _answers(host: str, addresses: Sequence[str], port: int) -> bool:
+    """Whether one of the addresses takes a connection; those that may not be contacted are not."""
+    for address in addresses:
+        with contextlib.suppress(OSError):
+            if refusal(host, address, allowed_hosts()) is None:
+                socket.create_connection((address, port), timeout=1.0).close()
+                return True
+    return False
 
 
 def listener_of(port: int) -> psutil.Process | None:

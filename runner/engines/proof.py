@@ -11,6 +11,7 @@ from runner.config import SweepConfig
 from runner.engines.address import host_and_port, is_local, listener_of, port_is_taken, same_origin
 from runner.engines.metrics_text import parse_points
 from runner.engines.running import api_key, metrics_url_of
+from runner.load.transport import StampedTransport
 
 _START_TIME = "process_start_time_seconds"
 _TIMEOUT_S = 3.0
@@ -70,10 +71,13 @@ async def _start_time(config: SweepConfig, url: str) -> float | None:
 
 
 async def read_page(url: str, key: str | None) -> str | None:
-    """A page of the server as text; null when it is not there, too large or too slow. Redirects are not followed."""
+    """A page of the server as text; null when it is not there, too large or too slow, or its address may not be asked.
+    Redirects are not followed."""
     headers = {"Authorization": f"Bearer {key}"} if key else {}
     try:
-        async with asyncio.timeout(_TIMEOUT_S), httpx.AsyncClient(trust_env=False, headers=headers) as http:
+        transport = StampedTransport(max_body_bytes=_LARGEST_PAGE)
+        client = httpx.AsyncClient(transport=transport, trust_env=False, headers=headers)
+        async with asyncio.timeout(_TIMEOUT_S), client as http:
             answer = await http.get(url)
             return answer.text if answer.status_code == 200 and len(answer.content) <= _LARGEST_PAGE else None
     except (TimeoutError, httpx.HTTPError, httpx.InvalidURL):

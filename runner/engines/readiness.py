@@ -14,6 +14,7 @@ from runner.engines.catalogue import EngineKind
 from runner.engines.engine_log import EngineLog
 from runner.errors import SettingFailed
 from runner.load.targets import allowed_hosts, refusal
+from runner.load.transport import StampedTransport
 from runner.protocols.scrub import scrub
 
 _UNKNOWN_PATH = (404, 405, 501)
@@ -37,7 +38,8 @@ async def wait_until_ready(
     pause_s, answered, said = 0.05, False, "no answer"
     headers = {"Authorization": f"Bearer {key}"} if key else {}
     await _must_be_allowed(root)
-    async with httpx.AsyncClient(trust_env=False, headers=headers, timeout=10.0) as http:
+    # its transport looks at the address of every connection: a name may lead elsewhere a moment later
+    async with httpx.AsyncClient(transport=StampedTransport(), trust_env=False, headers=headers, timeout=10.0) as http:
         while True:
             status, said = await _ask(http, root, kind)
             if status is not None:

@@ -19,7 +19,9 @@ NEVER = tuple(
         "100.100.100.200/32", "168.63.129.16/32", "192.0.0.192/32", "fd00:ec2::254/128", "fd20:ce::254/128",
     )
 )  # fmt: skip
-NAT64 = ip_network("64:ff9b::/96")
+# an IPv4 address stands in the last 32 bits: NAT64, its local prefix, and the old "compatible" form
+EMBEDDED = tuple(ip_network(n) for n in ("64:ff9b::/96", "64:ff9b:1::/96", "::/96"))
+OWN = (IPv6Address("::"), IPv6Address("::1"))
 
 
 def allowed_hosts(environ: Mapping[str, str] = os.environ) -> tuple[str, ...]:
@@ -44,8 +46,10 @@ def _plain(ip: IPv4Address | IPv6Address) -> IPv4Address | IPv6Address:
             return ip.ipv4_mapped
         if ip.sixtofour is not None:
             return ip.sixtofour
-        if ip in NAT64:
+        if ip not in OWN and any(ip in net for net in EMBEDDED):
             return IPv4Address(int(ip) & 0xFFFFFFFF)
+        if ip.teredo is not None:  # the machine behind the relay
+            return ip.teredo[1]
     return ip
 
 
