@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from runner.errors import ConfigError
-from runner.saved_backends import FILE, saved_backends, remove_backend, save_backend
+from runner.saved_backends import FILE, remove_backend, save_backend, saved_backends
 
 BY_HAND = """# my servers
 [nas]  # in the cellar
