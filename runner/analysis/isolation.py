@@ -22,6 +22,7 @@ from runner.config import SweepConfig
 
 NOISE = 0.05  # of a p value, adjusted for the number of arms
 CAP = "_max_in_flight"
+ORDER = ("alone", "as_is", "cap", "priority", "cap_priority", "setting", "window")
 SIMPLEST_FIRST = ("cap", "priority", "cap_priority", "setting")
 # id -> template; `costs` is a template of its own
 TEXTS = {
@@ -175,7 +176,7 @@ def arms_named(arms: Sequence[Arm], kind: str) -> Arm:
 
 
 def _arms(prepared: Prepared, points: Sequence[Point], name: str) -> list[Arm]:
-    """At the largest level of the other load axes, in the order of the cells; the window last."""
+    """At the largest level of the other load axes, those without any way first, then by kind and cap."""
     key = name + CAP
     ours = [p for p in points if key in p.load and p.shares]
     if not ours:
@@ -196,7 +197,7 @@ def _arms(prepared: Prepared, points: Sequence[Point], name: str) -> list[Arm]:
     by_itself = [f for f in prepared.cells if f.window_s and f.load.get("only") == name]
     if alone and by_itself:
         out["window"] = Arm("window", "a time window of its own", None, alone.point, _work(prepared, by_itself, name))
-    return list(out.values())
+    return sorted(out.values(), key=lambda arm: (ORDER.index(arm.kind), arm.cap or 0))
 
 
 def _kind(cap: int, most: int, setting: Mapping[str, Any], first: Mapping[str, Any]) -> tuple[str | None, str]:
