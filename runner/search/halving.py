@@ -22,6 +22,7 @@ PAIRS = 2  # of verification
 MOST_PAIRS = 6
 GOES_ON = 0.2  # probability of keeping the targets with which a lane goes on to a higher load
 RESERVE = 0.4  # at most so much of the time is set aside for the verification
+FIRST = 0.5  # at most so much of it goes into the first round
 FORESEEN = 0.5  # what is thought of a lane at the load below one that it did not keep
 
 
@@ -101,10 +102,10 @@ def place_of(race: Race, ended: Sequence[Ended]) -> Place | None:
 
 
 def first_lanes(race: Race) -> tuple[int, ...]:
-    """All lanes; or so many as the first round has time for, spread over the grid, the present setting among them."""
+    """All lanes; or so many as half the time is enough for, spread over the grid, the present setting among them."""
     lanes, start = len(race.lanes), race.start_s([])
     front = Front(tuple(range(lanes)), -1, len(race.axis.levels))
-    room = int(round_seconds(race, front, [], 0) // (race.cell_s(race.shortest_s(front.level)) + start))
+    room = int(FIRST * race.budget_s // (race.cell_s(race.shortest_s(front.level)) + start))
     if room >= lanes:
         return front.alive
     room = max(2, room)
@@ -117,7 +118,11 @@ def round_seconds(race: Race, front: Front, before: Sequence[Ended], turn: int) 
     reserve = min(RESERVE * race.budget_s, 2 * PAIRS * (race.cell_s(race.config.run.duration_s) + start))
     by_load = race.load_rounds - turn if front.above - front.below > 1 else 0
     by_lanes = math.ceil(math.log2(max(1.0, len(front.alive) / FINALISTS)))
-    return (race.budget_s - reserve - race.used_s(before)) / max(1, by_load, by_lanes)
+    part = (race.budget_s - reserve - race.used_s(before)) / max(1, by_load, by_lanes)
+    if turn > 0:
+        return part
+    shortest = race.cell_s(race.shortest_s(front.level)) + start
+    return max(part, min(FIRST * race.budget_s, len(front.alive) * shortest))  # rather a short look than none
 
 
 def narrowed(race: Race, front: Front, standings: Sequence[Standing], seconds: float, before: Sequence[Ended]) -> Front:
@@ -137,12 +142,13 @@ def narrowed(race: Race, front: Front, standings: Sequence[Standing], seconds: f
 def contenders(race: Race, ended: Sequence[Ended]) -> list[Standing]:
     """Best first: everything measured, and the level below one that a lane did not keep."""
     found = race.standings(ended)
+    tried_enough = [s for s in found if pairs_of(race, ended, s) >= MOST_PAIRS and not _proven(race, ended, s)]
     seen = {(s.lane, s.level) for s in found}
     for s in list(found):
         if s.level > 0 and s.sure < 0.5 and s.goodput_per_s > 0 and (s.lane, s.level - 1) not in seen:
             less = race.axis.levels[s.level - 1] / race.axis.levels[s.level]
             found.append(Standing(s.lane, s.level - 1, FORESEEN, s.goodput_per_s * less, s.strain, 0))
-    return sorted(found, key=lambda s: (-s.score, s.lane))
+    return sorted(found, key=lambda s: (s in tried_enough, -s.score, s.lane))
 
 
 def pair_of(race: Race, ended: Sequence[Ended]) -> tuple[Standing, int | None] | None:

@@ -18,7 +18,7 @@ from runner.search.ended import Ended
 from runner.search.lanes import Axis, Lane, axis_of, lanes_of, rarest_rate
 
 LEAST_PART = 1 / 8  # of the file's window: a shorter one says too little
-LEAST_JUDGED = 30  # requests of the rarest class with targets that a window should hold
+LEAST_JUDGED = 15  # requests of the rarest class with targets that a window should hold
 GRID = (np.arange(400) + 0.5) / 400
 
 
@@ -35,9 +35,9 @@ class Standing:
 
     @property
     def score(self) -> float:
-        """What can be hoped for: goodput counts in so far as the targets are kept, and a little if nobody keeps them.
-        To three digits, so that of what is as good as equal the earlier lane, the smaller change, is taken."""
-        return float(f"{self.goodput_per_s * (0.05 + self.sure):.3g}")
+        """What can be hoped for: goodput counts in so far as the targets may be kept, and a little if nobody keeps
+        them. To three digits, so that of what is as good as equal the earlier lane, the smaller change, is taken."""
+        return float(f"{self.goodput_per_s * (0.05 + min(1.0, 2 * self.sure)):.3g}")
 
 
 def sure_of(share: Share, alpha: float) -> float:
