@@ -20,6 +20,7 @@ from runner.analysis.warnings import MeasurementWarning
 from runner.config import GapRule, Slo, SweepConfig
 from runner.engines.start_line import suggested_line
 from runner.search.max_rates import max_rates
+from runner.search.report import budget_report
 from storage.tables import SweepTables
 
 
@@ -82,6 +83,15 @@ def score(
             "start_line": _start_line(meta["backend"], rows, chosen),
         },
         "max_rates": max_rates(prepared.config, rows, wanted, alpha),
+        "budget": budget_report(
+            prepared.config,
+            prepared.tables.cells.to_dict("records"),
+            rows,
+            wanted,
+            points,
+            chosen,
+            simulated=bool(meta["simulated"]),
+        ),
         "drift": drift,
         "warnings": [w.as_dict() for w in _sweep_warnings(prepared, judged, chosen, by_rule, changes)],
     }
