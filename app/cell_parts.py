@@ -81,7 +81,7 @@ def _clicked(chart: str) -> None:
     """The request of the bar or mark that was clicked becomes the one that is shown."""
     number = ui.clicked_cell(chart)
     if number is not None:
-        st.session_state["request"] = number
+        links.go_on_with(request=number)
 
 
 def _one_request(
@@ -139,7 +139,7 @@ def _table(rows: pd.DataFrame, all_rows: int, w: Words) -> None:
     def opened() -> None:
         chosen = st.session_state["requests"]["selection"]["rows"]
         if chosen:
-            st.session_state["request"] = int(rows["request"].iloc[chosen[0]])
+            links.go_on_with(request=int(rows["request"].iloc[chosen[0]]))
 
     st.dataframe(
         rows,

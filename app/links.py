@@ -40,5 +40,16 @@ def show(key: str, value: str | int | None) -> None:
             st.query_params[key] = str(value)
 
 
+def go_on_with(**values: str | int) -> None:
+    """For callbacks: the next run of the page shows this, whatever stands in the address."""
+    for key, value in values.items():
+        st.session_state[key] = value
+        told = st.query_params.get(key)
+        if told is None:
+            st.session_state.pop(_told(key), None)
+        else:
+            st.session_state[_told(key)] = told
+
+
 def _told(key: str) -> str:
     return f"_{key}_in_address"

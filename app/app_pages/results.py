@@ -2,12 +2,13 @@
 
 import streamlit as st
 
-from app import brush, cache, cell_parts, jobs, links, result_parts, ui
+from app import brush, cache, cell_parts, closer_parts, isolation_parts, jobs, links, quick_check, result_parts, ui
 from app.data import all_sweeps, is_sample, result_of
 from app.views import cells as c
 from app.views.frontier import frontier_figure
 from app.views.verdict import flat_facts, origin_note, verdict
 from runner.queue import delete_sweep
+from runner.quick_check import is_quick_check
 from storage.errors import GoodputError
 from storage.side_files import LIVE, read_state
 
@@ -67,8 +68,12 @@ with promised:
 result = result_of(prepared, chosen.folder, targets=targets, rule=rule, share_target=wanted)
 said, pick, dark = verdict(result, w), c.chosen_cell(result), ui.dark()
 
+short = quick_check.sentence(c.cells_of(result), w) if is_quick_check(prepared.config) else None
+
 with answer:
-    ui.say(said.headline, level=2)
+    ui.say(short or said.headline, level=2)
+    if short:
+        ui.note(quick_check.small_print(w))
     if note := origin_note(result, w):
         st.caption(ui.plain(note))
     ui.say(said.detail)
@@ -79,7 +84,9 @@ with answer:
         st.code(said.paste, language=None, wrap_lines=True)
     if said.against_raw:
         st.info(ui.plain(said.against_raw))
+    result_parts.beside_choice(result, w)
     result_parts.doubts(result, w)
+    isolation_parts.show(result, w)
 
 
 def picked_in_picture() -> None:
@@ -88,9 +95,9 @@ def picked_in_picture() -> None:
     cells, boxed = brush.cells(key), brush.boxed(key)
     st.session_state["brushed"] = (chosen_id, cells) if boxed else (chosen_id, [])
     if boxed and cells:
-        st.session_state["section"] = "numbers"
+        links.go_on_with(section="numbers")
     elif cells:
-        st.session_state["cell"], st.session_state["section"] = cells[0], "cell"
+        links.go_on_with(section="cell", cell=cells[0])
 
 
 def show_all() -> None:
@@ -116,6 +123,7 @@ sections = {
     "grid": w.text("Setting by setting"),
     "share": w.text("By class"),
     "rules": w.text("By rule"),
+    "stalls": w.text("Stalls"),
     "batch": w.text("Limit and batch"),
     **({"rates": w.text("Largest load")} if result.get("max_rates") else {}),
     "cell": w.text("One cell"),
@@ -131,21 +139,23 @@ if section != "cell":
     links.show("cell", None)
     links.show("request", None)
 if section == "latency":
-    result_parts.latency(result, w)
+    closer_parts.latency(result, w)
 elif section == "spread":
-    result_parts.spread(prepared, result, w)
+    closer_parts.spread(prepared, result, w)
 elif section == "time":
-    result_parts.where_time_goes(prepared, result, w)
+    closer_parts.where_time_goes(prepared, result, w)
 elif section == "grid":
-    result_parts.grid(result, w)
+    closer_parts.grid(result, w)
 elif section == "share":
-    result_parts.by_class(result, w)
+    closer_parts.by_class(result, w)
 elif section == "rules":
-    result_parts.by_rule(result, w)
+    closer_parts.by_rule(result, w)
+elif section == "stalls":
+    closer_parts.stalls(prepared, result, targets, w)
 elif section == "batch":
-    result_parts.batch(result, w)
+    closer_parts.batch(result, w)
 elif section == "rates":
-    result_parts.largest_rates(result, w)
+    closer_parts.largest_rates(result, w)
 elif section == "cell":
     number = result_parts.cell_picker(result, w)
     cell_parts.one_cell(prepared, result, number, targets, rule, w)

@@ -11,37 +11,37 @@ from app.words import ENGLISH, Words
 
 
 def rate_rows(result: c.Result, words: Words = ENGLISH) -> list[dict[str, Any]]:
-    """One row a setting of the result's `max_rates`: name, short, rate, low, high (null: none), probes, ill_defined,
-    reason."""
+    """One row a setting of the result's `max_rates`: name, short, rate, low, high (null: not known), probes,
+    ill_defined, reason."""
     names, shorts = c.setting_names(result, words), c.short_names(result, words)
     rows = []
     for found in result.get("max_rates") or []:
-        setting = found.get("setting") or {}
-        name = names.get(c.key_of(setting)) or c.setting_name(setting, list(setting), words)
+        setting, caps = found.get("setting") or {}, found.get("caps") or {}
+        key = c.key_of(setting)
+        name = names.get(key) or c.setting_name(setting, list(setting), words)
+        beside = "".join(f", {k} {v}" for k, v in caps.items())
+        values = found.get("reason_values") or {}
+        reason = [words.text(template, **values) for template in found.get("reason_templates") or []]
         rows.append(
             {
-                "name": name,
-                "short": shorts.get(c.key_of(setting), name),
-                "rate": _rate(found),
+                "name": name + beside,
+                "short": shorts.get(key, name) + beside,
+                "rate": found.get("load"),
                 "low": found.get("low"),
                 "high": found.get("high"),
                 "probes": found.get("probes"),
                 "ill_defined": bool(found.get("ill_defined")),
-                "reason": str(found.get("reason") or ""),
+                "reason": " ".join(reason) or str(found.get("reason") or ""),
             }
         )
     return rows
 
 
-def _rate(found: Mapping[str, Any]) -> float | None:
-    value = found.get("max_request_rate", found.get("max_load"))
-    return None if value is None else float(value)
-
-
 def rates_figure(result: c.Result, words: Words = ENGLISH, *, dark: bool = False) -> go.Figure:
     """A point with its interval for each setting that has a rate; a hollow one where the rate is ill-defined."""
     rows = [r for r in rate_rows(result, words) if r["rate"] is not None]
-    title = words.text("largest load that keeps the promises")
+    axis = next((str(found.get("axis")) for found in result.get("max_rates") or []), "load")
+    title = words.text("largest {load} that keeps the promises", load=c.load_title(axis, words))
     fig = theme.figure(title, "", dark=dark, height=130 + 34 * max(len(rows), 1))
     for ill, symbol, name in (
         (False, "circle", words.text("found")),
