@@ -55,3 +55,12 @@ def _selection(key: str) -> dict[str, Any]:
     state = st.session_state.get(key) or {}
     found: dict[str, Any] = state.get("selection") or {}
     return found
+
+
+def last(key: str) -> tuple[int, int] | None:
+    """Of the point that was clicked in the chart `key`: the first and the last of its custom data; None without one."""
+    points = _selection(key).get("points") or []
+    told = points[0].get("customdata") if points else None
+    if not isinstance(told, list | tuple) or len(told) < 2:
+        return None
+    return int(told[0]), int(told[-1])

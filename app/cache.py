@@ -1,14 +1,18 @@
 """Streamlit's caches around app.data. A sweep is read once, however many sliders are moved."""
 
+import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import streamlit as st
 
 from app import backends
-from app.data import load_prepared, stamp_of
+from app.data import is_import, load_prepared, result_of, stamp_of
+from app.imports import import_result, load_import, prepared_import
+from runner.analysis.compare import compare
 from runner.analysis.prepare import Prepared
-from runner.config import SweepConfig
+from runner.config import GapRule, Slo, SweepConfig
 from runner.simulated_sweep import VirtualSweep
 from runner.simulator.presets import EngineProfile
 from runner.simulator.step_log import StepLog
@@ -58,3 +62,61 @@ def _steps(
     _profile: EngineProfile | None,
 ) -> StepLog:
     return cell_steps(VirtualSweep(_config, _profile, {}), cell, from_ns, until_ns)
+
+
+def result(
+    folder: Path, targets: Mapping[str, Slo] | None = None, rule: GapRule | None = None, share: float | None = None
+) -> dict[str, Any]:
+    """`result_of` a sweep, or `import_result` of an import; to be read only. Raises GoodputError."""
+    asked = json.dumps({name: slo.model_dump(mode="json") for name, slo in (targets or {}).items()})
+    key = "own" if targets is None else asked
+    return _result(str(folder), stamp_of(folder), key, rule, share, targets)
+
+
+@st.cache_resource(max_entries=24, show_spinner=False)
+def _result(
+    folder: str,
+    stamp: tuple[int, int],
+    key: str,
+    rule: GapRule | None,
+    share: float | None,
+    _targets: Mapping[str, Slo] | None,
+) -> dict[str, Any]:
+    where = Path(folder)
+    if is_import(where):
+        known = load_import(where)
+        requests = _requests_of(folder, stamp)
+        return import_result(known, targets=_targets, rule=rule, share_target=share, prepared=requests)
+    return result_of(prepared(where), where, targets=_targets, rule=rule, share_target=share)
+
+
+def requests_of(folder: Path) -> Prepared | None:
+    """A sweep or an import ready to be scored; None for an import that tells nothing of single requests. Raises
+    GoodputError."""
+    return _requests_of(str(folder), stamp_of(folder)) if is_import(folder) else prepared(folder)
+
+
+@st.cache_resource(max_entries=3, show_spinner=False)
+def _requests_of(folder: str, stamp: tuple[int, int]) -> Prepared | None:
+    return prepared_import(load_import(Path(folder)))
+
+
+def comparison(a: Path, b: Path, targets: Mapping[str, Slo] | None, rule: GapRule | None) -> dict[str, Any] | None:
+    """`compare` of two sweeps or imports; None where one tells nothing of single requests. Raises GoodputError."""
+    key = json.dumps({name: slo.model_dump(mode="json") for name, slo in (targets or {}).items()})
+    return _comparison(str(a), stamp_of(a), str(b), stamp_of(b), key, rule, targets)
+
+
+@st.cache_resource(max_entries=12, show_spinner=False)
+def _comparison(
+    a: str,
+    stamp_a: tuple[int, int],
+    b: str,
+    stamp_b: tuple[int, int],
+    key: str,
+    rule: GapRule | None,
+    _targets: Mapping[str, Slo] | None,
+) -> dict[str, Any] | None:
+    sides = [requests_of(Path(a)), requests_of(Path(b))]
+    first, second = sides
+    return None if first is None or second is None else compare([first], [second], targets=_targets, rule=rule)

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from app.words import ENGLISH, Words
 from runner.analysis.gaps import gap_table
 from runner.analysis.goodput import judge, verdicts
 from runner.analysis.prepare import Prepared, prepare
@@ -15,6 +16,7 @@ from runner.config import GapRule, Slo
 from runner.errors import BusyError, ConfigError
 from runner.queue import sweep_folder
 from storage.errors import StorageError
+from storage.imports import DOCUMENT
 from storage.json_files import read_json
 from storage.plain_errors import write_error
 from storage.queries import read_sweep
@@ -71,10 +73,15 @@ def state_of(folder: Path) -> str:
     return "done" if is_sample(folder) else status_of(folder)
 
 
+def is_import(folder: Path) -> bool:
+    """True for the folder of an import, which has no database."""
+    return (folder / DOCUMENT).is_file()
+
+
 def stamp_of(folder: Path) -> tuple[int, int]:
-    """Changes whenever the sweep's database does: (mtime in ns, bytes); zeros if there is none."""
+    """Changes whenever the sweep's database or the import does: (mtime in ns, bytes); zeros if there is none."""
     try:
-        found = (folder / DATABASE).stat()
+        found = (folder / (DOCUMENT if is_import(folder) else DATABASE)).stat()
     except OSError:
         return 0, 0
     return found.st_mtime_ns, found.st_size
@@ -103,19 +110,26 @@ def result_of(
     return score(prepared, targets=targets, rule=rule, share_target=share_target, status=state_of(folder))
 
 
-def report_html(folder: Path, *, include_private: bool = False) -> str:
-    """The shared page of a sweep. Raises GoodputError in plain words."""
+def report_html(folder: Path, *, include_private: bool = False, words: Words = ENGLISH) -> str:
+    """The shared page of a sweep, in the language of `words`. Raises GoodputError in plain words."""
     from app.export.shared_page import render_page  # brings Plotly, which most commands do not need
 
     prepared = load_prepared(folder)
     windows = {facts.cell: facts.window_s for facts in prepared.cells if facts.window_s}
-    result = result_of(prepared, folder)
-    return render_page(result, prepared.requests, windows_s=windows, include_private=include_private)
+    crowds = {facts.cell: facts.crowds for facts in prepared.cells}
+    return render_page(
+        result_of(prepared, folder),
+        prepared.requests,
+        windows_s=windows,
+        crowds=crowds,
+        include_private=include_private,
+        words=words,
+    )
 
 
-def write_report(folder: Path, path: Path, *, include_private: bool) -> None:
+def write_report(folder: Path, path: Path, *, include_private: bool, words: Words = ENGLISH) -> None:
     """Writes the shared page to `path`. Raises GoodputError."""
-    html = report_html(folder, include_private=include_private)
+    html = report_html(folder, include_private=include_private, words=words)
     try:
         path.write_text(html, encoding="utf-8")
     except OSError as e:

@@ -13,6 +13,7 @@ pages = [
     st.Page(ui.NEW, title=w.text("New sweep"), url_path="new"),
     st.Page(ui.LIVE, title=w.text("Live"), url_path="live"),
     st.Page(ui.RESULTS, title=w.text("Results"), url_path="results"),
+    st.Page(ui.COMPARE, title=w.text("Compare"), url_path="compare"),
     st.Page(ui.WHAT_IF, title=w.text("What if"), url_path="what-if"),
     st.Page(ui.BACKENDS, title=w.text("Backends"), url_path="backends"),
     st.Page(ui.METHOD, title=w.text("Method"), url_path="method"),
