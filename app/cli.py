@@ -149,6 +149,7 @@ def _sharing(add: Callable[..., argparse.ArgumentParser]) -> None:
     p.add_argument("id", metavar="ID", help="an id, its beginning, or the folder of a sweep")
     p.add_argument("-o", "--output", type=Path, required=True, metavar="FILE.html")
     p.add_argument("--private", action="store_true", help="leave host names, addresses and paths in")
+    p.add_argument("--lang", choices=("en", "ko", "pl"), default="en", help="language of the page (default: en)")
     _data(p)
     p.set_defaults(do=commands.report)
 

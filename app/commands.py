@@ -176,7 +176,7 @@ def delete(args: argparse.Namespace) -> int:
 
 def report(args: argparse.Namespace) -> int:
     _check_report(args.output)
-    _write_report(folder_of(args.id, args.data), args.output, private=args.private)
+    _write_report(folder_of(args.id, args.data), args.output, private=args.private, lang=args.lang)
     return 0
 
 
@@ -316,10 +316,11 @@ def _result(folder: Path) -> dict[str, Any]:
     return build_result(read_sweep(folder), status=state_of(folder))
 
 
-def _write_report(folder: Path, path: Path, *, private: bool) -> None:
+def _write_report(folder: Path, path: Path, *, private: bool, lang: str = "en") -> None:
     from app.data import write_report
+    from app.words import load_words
 
-    write_report(folder, path, include_private=private)
+    write_report(folder, path, include_private=private, words=load_words(lang))
     print(f"wrote {path}", file=sys.stderr)
 
 

@@ -180,7 +180,7 @@ def take_away(folder: Path, name: str, w: Words) -> None:
     )
     st.download_button(
         w.text("Download as one HTML file"),
-        lambda: report_html(folder, include_private=private),
+        lambda: report_html(folder, include_private=private, words=w),
         f"{name}.html",
         "text/html",
         key="export",

@@ -20,6 +20,7 @@ from starlette.routing import Route
 from streamlit import net_util
 
 from app.data import find_folder, report_html
+from app.password_page import page_words
 from app.security import guards
 from runner.errors import ConfigError
 from storage.errors import GoodputError
@@ -84,7 +85,7 @@ def make_app(data_dir: Path, base: str = "", lifespan: Any = None) -> st.App:  #
 
     def report(request: Request) -> Response:
         try:
-            html = report_html(find_folder(data_dir, request.path_params["sweep_id"]))
+            html = report_html(find_folder(data_dir, request.path_params["sweep_id"]), words=page_words(request.scope))
         except ConfigError as e:
             return PlainTextResponse(f"{e}\n", 404, REPORT_HEADERS)
         except GoodputError as e:

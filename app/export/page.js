@@ -9,8 +9,17 @@
   // ---- words and numbers, written as the Python side writes them
   const NOTHING = "–";
   const fill = (text, values) => text.replace(/\{(\w+)\}/g, (all, key) => (key in values ? values[key] : all));
-  const number = (value, decimals) =>
-    value.toLocaleString(parts.lang, { minimumFractionDigits: decimals, maximumFractionDigits: decimals, roundingMode: "halfEven" });
+  const [DECIMAL, THOUSANDS] = parts.marks;
+  /** To so many decimals, as Python rounds: exact, and halves to the even digit. */
+  const rounded = (value, decimals) => {
+    const exact = value.toFixed(decimals + 60);
+    const kept = exact.slice(0, -60).replace(/\.$/, "");
+    return /^50*$/.test(exact.slice(-60)) && /[02468]$/.test(kept) ? kept : value.toFixed(decimals);
+  };
+  const number = (value, decimals) => {
+    const [whole, rest] = rounded(value, decimals).split(".");
+    return whole.replace(/\B(?=(\d{3})+$)/g, THOUSANDS) + (rest ? DECIMAL + rest : "");
+  };
   const significant = (v) => {
     if (v === null || v === undefined) return NOTHING;
     const size = Math.abs(v);
@@ -29,7 +38,7 @@
   const plain = (text) => text.replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
 
   // ---- what the measured requests say about other targets (the same arithmetic as runner.analysis)
-  const Z = 1.959963984540054;
+  const { z: Z, t: T95, batches: BATCHES, smallest_batch: SMALLEST_BATCH, crowd_share: CROWD_SHARE } = parts.stat;
   const wilson = (p, n) => {
     const z2 = (Z * Z) / n;
     const centre = (p + z2 / 2) / (1 + z2);
@@ -42,17 +51,20 @@
     const m = mean(values);
     return values.reduce((sum, v) => sum + (v - m) * (v - m), 0) / (values.length - 1);
   };
-  const BATCHES = 10, SMALLEST_BATCH = 5;
   const batchSize = (values) => Math.floor(values.length / BATCHES);
   const batchMeans = (values) => {
     const size = batchSize(values);
     if (size < SMALLEST_BATCH) return null;
     return Array.from({ length: BATCHES }, (_, i) => mean(values.slice(i * size, (i + 1) * size)));
   };
-  const designEffect = (met) => {
+  const t95 = (freedom) => T95[freedom - 1];
+  const designEffect = (met, crowd) => {
     const means = batchMeans(met), p = met.length ? mean(met) : 0;
-    return means && p > 0 && p < 1 ? Math.max(1, (variance(means) * batchSize(met)) / (p * (1 - p))) : 1;
+    const ratio = means && p * (1 - p) > 1e-12 ? (variance(means) * batchSize(met)) / (p * (1 - p)) : 0;
+    return Math.max(ratio > 1 ? ratio * (t95(BATCHES - 1) / Z) ** 2 : 1, CROWD_SHARE * crowd);
   };
+  /** Of several classes together. */
+  const crowdOf = (crowds) => 1 + crowds.reduce((sum, c) => sum + c - 1, 0);
 
   const DIGITS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
   const DIGIT = new Map([...DIGITS].map((letter, i) => [letter, i]));
@@ -91,8 +103,8 @@
     }
     const judged = order.filter(([kind]) => verdicts[kind] !== null);
     const series = (index) => judged.filter(([kind]) => index === null || cell.rows[kind][0] === index).map(([kind]) => verdicts[kind]);
-    classes.forEach((c, i) => (c.effective = c.judged / designEffect(series(i))));
-    const all = { ...classes.reduce(add, none()), effective: judged.length / designEffect(series(null)) };
+    classes.forEach((c, i) => (c.effective = c.judged / designEffect(series(i), cell.crowd[i])));
+    const all = { ...classes.reduce(add, none()), effective: judged.length / designEffect(series(null), crowdOf(cell.crowd)) };
     // one number a request, the same in every setting: repeat, request, class
     const met = judged.map(([kind, number]) => [(repeat * 2 ** 32 + number) * 64 + cell.rows[kind][0], verdicts[kind]]);
     return { classes, all, met };
@@ -156,7 +168,7 @@
     if (!same) return Math.abs(a.goodput - b.goodput) <= Math.hypot(halfWidth(a), halfWidth(b));
     const means = batchMeans(d);
     const spread = Math.max(d.length > 1 ? variance(d) / d.length : Infinity, means ? variance(means) / BATCHES : 0);
-    return Math.abs(mean(d)) <= Z * Math.sqrt(spread);
+    return Math.abs(mean(d)) <= t95(means ? BATCHES - 1 : Math.max(d.length - 1, 1)) * Math.sqrt(spread);
   };
 
   const choose = (points, alpha) => {
@@ -287,7 +299,7 @@
         pickPercentile(fig);
         if (now) moveTargets(fig, steps());
       }
-      const layout = { ...fig.layout, template: parts.templates[Number(dark)], autosize: true, dragmode: narrow() ? false : "zoom" };
+      const layout = { ...fig.layout, separators: DECIMAL + THOUSANDS, template: parts.templates[Number(dark)], autosize: true, dragmode: narrow() ? false : "zoom" };
       // not transparent here: a saved PNG must be readable wherever it is posted
       layout.paper_bgcolor = printing ? "#ffffff" : getComputedStyle(slot.closest("section")).backgroundColor;
       if (narrow()) layout.height += 50; // the legend takes more lines
@@ -297,8 +309,8 @@
         displaylogo: false,
         displayModeBar: narrow() ? false : "hover",
         modeBarButtons: [["toImage", "zoom2d", "pan2d", "resetScale2d"]],
-        toImageButtonOptions: { filename: `goodput-${name}`, scale: 2 },
-        locale: "en",
+        toImageButtonOptions: { filename: `${parts.file}-${name}`, scale: 2 },
+        locale: "page",
       });
     }
   };
@@ -330,13 +342,18 @@
     if (byId("against")) byId("against").textContent = "";
   };
 
+  /** What the table says of a point; undefined where that does not hang on the targets. */
+  const stateOf = (c) => {
+    if (c.valid) return c.on ? parts.words.frontier : parts.words.ok;
+    return c.late && !c.doubt && !c.overload ? parts.words.late : undefined;
+  };
+
   const tellTable = (now) => {
     for (const row of document.querySelectorAll("#numbers tbody tr")) {
       const c = now.cells.get(Number(row.dataset.cell));
       if (!c) continue;
       const texts = { goodput_per_s: significant(c.goodput), share: share(c.share), share_low: share(c.low), share_high: share(c.high) };
-      if (c.valid) texts.state = c.on ? parts.words.frontier : parts.words.ok;
-      else if (c.late && !c.doubt && !c.overload) texts.state = parts.words.late;
+      if (stateOf(c)) texts.state = stateOf(c);
       for (const [key, text] of Object.entries(texts)) row.querySelector(`[data-key="${key}"]`).textContent = text;
     }
   };
@@ -408,6 +425,32 @@
     });
   };
 
+  // ---- the table as CSV (the same guard against formulas as app.views.table)
+  const csvCell = (value) => {
+    if (value === null || value === undefined) return "";
+    if (typeof value !== "string") return String(value);
+    const text = /^[=+\-@\t\r]/.test(value) ? `'${value}` : value;
+    return /[",\r\n]/.test(text) ? `"${text.replace(/"/g, '""')}"` : text;
+  };
+  const csv = () => {
+    const { keys, cells, rows } = parts.csv;
+    const now = moved() ? evaluate(steps(), Number(alphaInput.value)) : null;
+    const changed = (c) => ({ goodput_per_s: c.goodput, share: c.share, share_low: c.low, share_high: c.high, state: stateOf(c) });
+    const lines = rows.map((row, i) => {
+      const c = now && now.cells.get(cells[i]);
+      const values = c ? changed(c) : {};
+      return row.map((value, k) => (values[keys[k]] === undefined ? value : values[keys[k]]));
+    });
+    return [keys, ...lines].map((line) => line.map(csvCell).join(",") + "\r\n").join("");
+  };
+  const save = (text) => {
+    const link = document.createElement("a");
+    link.href = URL.createObjectURL(new Blob([text], { type: "text/csv;charset=utf-8" }));
+    link.download = `${parts.file}.csv`;
+    link.click();
+    setTimeout(() => URL.revokeObjectURL(link.href), 60000);
+  };
+
   // ---- buttons
   const copy = async (button, text) => {
     const label = button.textContent;
@@ -421,12 +464,14 @@
       area.className = "copy";
       area.value = text;
       area.setAttribute("aria-label", label);
-      byId("verdict").append(area);
+      (button.closest("section") || byId("verdict")).append(area);
       area.select();
     }
   };
   byId("copy-md").addEventListener("click", (event) => copy(event.currentTarget, parts.markdown));
   if (byId("copy-line")) byId("copy-line").addEventListener("click", (event) => copy(event.currentTarget, byId("paste").textContent));
+  byId("copy-csv").addEventListener("click", (event) => copy(event.currentTarget, csv()));
+  byId("save-csv").addEventListener("click", () => save(csv()));
   byId("theme").addEventListener("click", () => {
     root.dataset.theme = isDark() ? "light" : "dark";
     soon();
@@ -463,5 +508,9 @@
     document.head.append(script);
   };
   refresh();
-  unpack().then(refresh, () => root.classList.add("no-figures"));
+  const ready = () => {
+    Plotly.register({ moduleType: "locale", name: "page", dictionary: parts.bar, format: {} });
+    refresh();
+  };
+  unpack().then(ready, () => root.classList.add("no-figures"));
 })();

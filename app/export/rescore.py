@@ -20,6 +20,9 @@ from runner.config import Slo, SweepConfig, is_load_key
 from storage.errors import StorageError
 
 _SHARES = ("goodput_per_s", "share", "share_low", "share_high", "met", "judged", "design_effect")
+# of other targets than the page's own, and not to be had from counts
+_UNKNOWN = ("goodput_per_s_low", "goodput_per_s_high", "on_frontier_probability", "rules")
+_OF_ITS_TARGETS = ("max_rates", "isolation", "stalls")
 Steps = list[tuple[int, int]]  # of each class: first-token step, gap step
 _PLACE = {letter: place for place, letter in enumerate(DIGITS)}
 
@@ -70,7 +73,7 @@ def _rescored(
         for k, s in zip(classes, steps, strict=True)
     }
     return {
-        **result,
+        **{key: value for key, value in result.items() if key not in _OF_ITS_TARGETS},
         "targets": {**(result.get("targets") or {}), **told},
         "share_target": alpha,
         "cells": rows,
@@ -115,13 +118,17 @@ class _Judged:
             kind = self._order[0]
             chosen = self._known[kind] & (index is None or self._kinds[kind, 0] == index)
             met = self._met[kind[chosen]]
-            return Share(int(met.sum()), len(met), design_effect(met))
+            return Share(int(met.sum()), len(met), design_effect(met, self._crowd(index)))
         if index is None:
             return pool([self.share(i) for i in range(len(self.names))])
         mine = self._known & (self._kinds[:, 0] == index)
         counts = self._kinds[:, 4]
         part = self._tally["n_eff"][index]
         return Share(int(counts[mine & self._met].sum()), int(counts[mine].sum()), 1.0 / part if part else 1.0)
+
+    def _crowd(self, index: int | None) -> float:
+        crowds = self._tally.get("crowd") or [1.0] * len(self.names)
+        return float(crowds[index]) if index is not None else 1.0 + sum(float(c) - 1.0 for c in crowds)
 
     def met_by_request(self, repeat: int) -> dict[RequestKey, bool]:
         if self._order is None:
@@ -140,9 +147,13 @@ class _Judged:
         classes = dict(self._row.get("classes") or {})
         for index, name in enumerate(self.names):
             if name in classes:
-                classes[name] = {**classes[name], **_share_keys(self.share(index), self.window_s)}
+                classes[name] = {**_forgotten(classes[name]), **_share_keys(self.share(index), self.window_s)}
         whole = _share_keys(self.share(None), self.window_s)
-        return {**self._row, **whole, "classes": classes, "flags": sorted(flags)}
+        return {**_forgotten(self._row), **whole, "classes": classes, "flags": sorted(flags)}
+
+
+def _forgotten(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: None if key in _UNKNOWN else value for key, value in row.items()}
 
 
 def _unfold(order: Mapping[str, Any]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:

@@ -180,6 +180,19 @@ def percentiles(words: Words) -> str:
     )
 
 
+def distributions(slots: dict[str, str], words: Words) -> str:
+    """First-token times and gaps of the pick, whole; `slots`: figure name -> what a screen reader says."""
+    body = "".join(figure_slot(name, alt) for name, alt in slots.items())
+    intro = esc(words.text("Of the pick as measured: each line tells what share came within which time."))
+    title = words.text("How the pick's times spread")
+    return section("spread", title, body, intro=intro, scripted=True) if body else ""
+
+
+def time(alt: str, words: Words) -> str:
+    """Where the time of a request goes, cell by cell."""
+    return section("time", words.text("Where the time goes"), figure_slot("time", alt), scripted=True)
+
+
 def batch(result: c.Result, words: Words) -> str:
     """Limit against observed batch: figure, what bound each setting, and the numbers inside and outside the server."""
     rows = batch_rows(result, words)
@@ -252,7 +265,10 @@ def numbers(result: c.Result, words: Words) -> str:
             "counted from 1 here, and from 0 in files, JSON and CSV."
         )
     )
-    return section("numbers", words.text("Every number"), _scrolled("numbers", caption, f"<tr>{head}</tr>", body))
+    buttons = (("copy-csv", words.text("Copy as CSV")), ("save-csv", words.text("Save as CSV")))
+    row = "".join(f'<button type="button" id="{i}">{esc(t)}</button>' for i, t in buttons)
+    inside = f'<div class="buttons scripted">{row}</div>' + _scrolled("numbers", caption, f"<tr>{head}</tr>", body)
+    return section("numbers", words.text("Every number"), inside)
 
 
 def _breakable(name: str) -> str:

@@ -10,16 +10,23 @@ import plotly.graph_objects as go
 
 from app.export import assets, sections
 from app.export.redact import redact
+from app.export.series import series_of
 from app.export.tallies import make_tallies
 from app.views import cells as c
 from app.views import theme
 from app.views.batch import batch_figure
+from app.views.ecdf import ecdf_figure
 from app.views.frontier import frontier_figure
 from app.views.heatmap import heat_grid
 from app.views.percentiles import percentiles_figure, targets_of
+from app.views.phases import phase_rows, phases_figure
 from app.views.share import share_figure
+from app.views.table import columns, table_rows
 from app.views.verdict import markdown, verdict
 from app.words import ENGLISH, Words
+from runner.analysis.dependence import Z95
+from runner.analysis.intervals import BATCHES, CROWD_SHARE, SMALLEST_BATCH
+from runner.analysis.student import t95
 from runner.analysis.warnings import INVALIDATING
 
 FORMAT = "goodput-page"
@@ -37,22 +44,25 @@ def render_page(
     requests: pd.DataFrame | None = None,
     *,
     windows_s: Mapping[int, float] | None = None,
+    crowds: Mapping[int, Mapping[str, float]] | None = None,
     include_private: bool = False,
     words: Words = ENGLISH,
 ) -> str:
     """The shared page of a result object.
 
-    `requests`: analysis' request table; with it the page has target sliders. `windows_s`: length of each cell's
-    measured window. Hosts, addresses, URLs and folders are left out unless `include_private`; keys always.
+    `requests`: analysis' request table; with it the page has target sliders, where the time goes, and the pick's
+    distributions. `windows_s`: length of each cell's measured window; `crowds`: see `make_tallies`. Hosts, addresses,
+    URLs and folders are left out unless `include_private`; keys always.
     """
-    tallies = None if requests is None else make_tallies(result, requests, windows_s)
+    tallies = None if requests is None else make_tallies(result, requests, windows_s, crowds)
     shared = redact(result, include_private=include_private)
     data = {"format": FORMAT, "version": VERSION, "result": shared, "tallies": tallies}
-    body = _body(shared, tallies, words)
+    more = _figures_of_requests(shared, requests, words)
+    body = _body(shared, tallies, more, words)
     blocks = "\n".join(
         [
             _block("goodput-data", "application/json", json_text(data)),
-            _block("goodput-parts", "application/json", json_text(_parts(shared, tallies, words))),
+            _block("goodput-parts", "application/json", json_text(_parts(shared, tallies, more, words))),
             _block("plotly-packed", "text/plain", assets.plotly_packed()),
         ]
     )
@@ -123,7 +133,32 @@ def _block(name: str, kind: str, text: str) -> str:
     return f'<script type="{kind}" id="{name}">{text}</script>'
 
 
-def _body(result: c.Result, tallies: dict[str, Any] | None, words: Words) -> str:
+def _figures_of_requests(
+    result: c.Result, requests: pd.DataFrame | None, words: Words
+) -> dict[str, tuple[go.Figure, str]]:
+    """Figures that single requests are needed for, each with what a screen reader says of it."""
+    if requests is None or not {"send_lag_ms", "chunk_deltas_us", "buffered"} <= set(requests.columns):
+        return {}
+    found = {}
+    rows = phase_rows(result, requests, words=words)
+    if rows:
+        found["time"] = (phases_figure(rows, words), words.text("mean time of a request in each stage"))
+    series = series_of(requests, _picked(result))
+    targets = targets_of(result)
+    for metric, title, kind in (
+        ("ttft_ms", words.text("first token (ms)"), words.text("how many first tokens came within which time")),
+        ("gap_ms", words.text("gap (ms)"), words.text("how many gaps were within which time")),
+    ):
+        shown = {name: values for name, values in series[metric].items() if len(values)}
+        limits = sorted({float(targets[name][metric]) for name in shown if name in targets})
+        if shown:
+            found[f"ecdf-{metric}"] = (ecdf_figure(shown, title, words, targets_ms=limits), kind)
+    return found
+
+
+def _body(
+    result: c.Result, tallies: dict[str, Any] | None, more: Mapping[str, tuple[go.Figure, str]], words: Words
+) -> str:
     frontier = sections.figure_slot("frontier", words.text("goodput against raw output, one point a cell"))
     no_script = sections.esc(words.text("Figures need scripts. Every number is in the tables below."))
     shares = "".join(
@@ -139,6 +174,8 @@ def _body(result: c.Result, tallies: dict[str, Any] | None, words: Words) -> str
         sections.sliders(tallies, result, words),
         sections.heat(result, words),
         sections.percentiles(words),
+        sections.distributions({k: alt for k, (_, alt) in more.items() if k.startswith("ecdf")}, words),
+        sections.time(more["time"][1], words) if "time" in more else "",
         sections.section("share", words.text("Share inside targets by load"), shares, scripted=True) if shares else "",
         sections.rules(result, words),
         sections.batch(result, words),
@@ -168,12 +205,15 @@ def _short(value: Any) -> Any:  # noqa: ANN401
     return [_short(v) for v in value] if isinstance(value, list | tuple) else value
 
 
-def _parts(result: c.Result, tallies: dict[str, Any] | None, words: Words) -> dict[str, Any]:
+def _parts(
+    result: c.Result, tallies: dict[str, Any] | None, more: Mapping[str, tuple[go.Figure, str]], words: Words
+) -> dict[str, Any]:
     """What the script needs beside the data: figures, templates, sentences, and the names of cells."""
     figures = {"frontier": frontier_figure(result, words), "percentiles": percentiles_figure(result, words)}
     figures["batch"] = batch_figure(result, words)
     for i, name in enumerate(c.interactive_classes(result)[:3]):
         figures[f"share-{i}"] = share_figure(result, name, words)
+    figures |= {name: figure for name, (figure, _) in more.items()}
     return {
         "figures": {k: figure_parts(f) for k, f in figures.items()},
         "templates": [theme.template(dark).to_plotly_json() for dark in (False, True)],
@@ -186,8 +226,49 @@ def _parts(result: c.Result, tallies: dict[str, Any] | None, words: Words) -> di
         "pick": _picked(result),
         "met": verdict(result, words).target_met,
         "markdown": markdown(result, words),
+        "csv": _csv(result, words),
+        "file": _file_name(result),
         "words": _script_words(words),
-        "lang": words.lang,
+        "marks": _marks(words),
+        "stat": _constants(),
+        "bar": _button_words(words),
+    }
+
+
+def _constants() -> dict[str, Any]:
+    """What the script's intervals are made with; `t`: Student's 95 % point for 1, 2, … degrees of freedom."""
+    most = BATCHES * SMALLEST_BATCH  # more values are taken in batches
+    points = [t95(freedom) for freedom in range(1, most)]
+    told = {"z": Z95, "t": points, "batches": BATCHES, "smallest_batch": SMALLEST_BATCH, "crowd_share": CROWD_SHARE}
+    return told
+
+
+def _csv(result: c.Result, words: Words) -> dict[str, Any]:
+    """The table of every number as raw values; the script writes it as CSV, with what the sliders changed."""
+    rows = table_rows(result, words)
+    keys = [column.key for column in columns(result, words)]
+    return {"keys": keys, "cells": [x["cell"] for x in rows], "rows": [[row[k] for k in keys] for row in rows]}
+
+
+def _file_name(result: c.Result) -> str:
+    """Of files saved from the page: letters, digits and dashes."""
+    plain = re.sub(r"[^a-z0-9]+", "-", str(result.get("name") or "").lower()).strip("-")[:60].strip("-")
+    return f"goodput-{plain}" if plain else "goodput"
+
+
+def _marks(words: Words) -> list[str]:
+    """Decimal and thousands mark of the language."""
+    sample = words.number(1111.5, 1)
+    return [sample[-2], sample[1]]
+
+
+def _button_words(words: Words) -> dict[str, str]:
+    """Plotly's own words for the buttons above a figure, in this language."""
+    return {
+        "Download plot as a PNG": words.text("Save as a picture"),
+        "Zoom": words.text("Zoom"),
+        "Pan": words.text("Move"),
+        "Reset axes": words.text("Show all"),
     }
 
 

@@ -33,12 +33,16 @@ MOST_IN_ORDER = 100_000  # requests of all cells: 200 kB of page
 
 
 def make_tallies(
-    result: c.Result, requests: pd.DataFrame, windows_s: Mapping[int, float] | None = None
+    result: c.Result,
+    requests: pd.DataFrame,
+    windows_s: Mapping[int, float] | None = None,
+    crowds: Mapping[int, Mapping[str, float]] | None = None,
 ) -> dict[str, Any] | None:
-    """`requests`: analysis' request table. None if no class has a rule that can be moved.
+    """`requests`: analysis' request table. `crowds`: of each cell the crowd effect of its classes, without which
+    intervals are those of the outcomes alone. None if no class has a rule that can be moved.
 
     {"classes": [{"name", "ttft_steps_ms", "gap_steps_ms", "ttft", "gap" (steps of the sweep's own targets)}],
-     "cells": {cell: {"window_s", "n_eff": [share of n that counts, per class],
+     "cells": {cell: {"window_s", "n_eff": [share of n that counts, per class], "crowd": [crowd effect, per class],
                       "rows": [[class, outcome, ttft step, gap step, count], …],
                       "order": {"kinds": two DIGITS a request (its place in rows, base 64), by arrival,
                                 "requests": [[first number, count], …] runs of request numbers} or null,
@@ -64,6 +68,7 @@ def make_tallies(
             cells[str(cell["cell"])] = {
                 "window_s": (windows_s or {}).get(cell["cell"]) or _window_s(cell, classes, rows),
                 "n_eff": [_effective_share(cell, k["name"]) for k in classes],
+                "crowd": [float((crowds or {}).get(cell["cell"], {}).get(k["name"], 1.0)) for k in classes],
                 "rows": rows,
                 "order": _order(mine, of_request, len(rows)) if told else None,
                 "lag_ms": _excused_lag_ms(mine),

@@ -1,16 +1,23 @@
 """The shared page in a real Chromium, from file://, offline."""
 
+import csv
+import io
 from collections.abc import Iterator
+from gettext import NullTranslations
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, Page
 
+from app.export import assets
+from app.export.redact import redact
 from app.export.shared_page import render_page
-from app.words import ENGLISH
+from app.views.table import table_csv
+from app.views.verdict import markdown
+from app.words import ENGLISH, Words
 from runner.analysis.result import build_result
 from runner.config import Slo
-from tests.app.views.made_up import made_up_requests, made_up_result, made_up_tables, windows
+from tests.app.views.made_up import crowds, made_up_requests, made_up_result, made_up_tables, windows
 from tests.support.chromium import MARKS, chromium
 
 pytestmark = MARKS
@@ -25,7 +32,8 @@ def browser() -> Iterator[Browser]:
 @pytest.fixture(scope="module")
 def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("page") / "sweep.html"
-    path.write_text(render_page(made_up_result(), made_up_requests(), windows_s=windows()), encoding="utf-8")
+    html = render_page(made_up_result(), made_up_requests(), windows_s=windows(), crowds=crowds())
+    path.write_text(html, encoding="utf-8")
     return path
 
 
@@ -59,7 +67,7 @@ def column(page: Page, key: str) -> list[str]:
     return texts
 
 
-def move(page: Page, name: str, value_ms: float, steps: list[float]) -> None:
+def move(page: Page, name: str, value_ms: float, steps: list[float], words: Words = ENGLISH) -> None:
     """Puts a slider on a step and waits until the page has followed."""
     page.evaluate(
         "([name, at]) => { const i = document.getElementById(name); i.value = at;"
@@ -68,7 +76,7 @@ def move(page: Page, name: str, value_ms: float, steps: list[float]) -> None:
     )
     page.wait_for_function(
         "([name, text]) => document.getElementById(name + '-out').textContent === text",
-        arg=[name, ENGLISH.ms(value_ms)],
+        arg=[name, words.ms(value_ms)],
     )
 
 
@@ -77,7 +85,7 @@ def test_opens_offline_without_asking_anybody(opened: Opened, file: Path) -> Non
     figures = opened.page.eval_on_selector_all(
         ".figure", "all => all.map(e => e.querySelectorAll('.main-svg').length > 0)"
     )
-    assert figures == [True] * 5
+    assert figures == [True] * 8
     box = opened.page.locator("#fig-frontier .points path").first.bounding_box()
     assert box is not None
     opened.page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
@@ -114,6 +122,87 @@ def test_sliders_agree_with_the_analysis(opened: Opened) -> None:
     page.wait_for_function("text => document.getElementById('headline').textContent === text", arg=headline)
     assert {key: column(page, key) for key in before} == before
     assert opened.messages == []
+
+
+def saved_csv(page: Page) -> list[dict[str, str]]:
+    """The file that the button saves."""
+    with page.expect_download() as download:
+        page.click("#save-csv")
+    assert download.value.suggested_filename == "goodput-made-up-test-data-how-many-chats-fit.csv"
+    return list(csv.DictReader(io.StringIO(download.value.path().read_text(encoding="utf-8"), newline="")))
+
+
+def numbers(rows: list[dict[str, str]]) -> list[dict[str, object]]:
+    """Texts of a CSV as numbers to nine digits, where they are numbers: 1.0 and 1 are the same."""
+
+    def value(text: str) -> object:
+        try:
+            return float(f"{float(text):.9g}")
+        except ValueError:
+            return text
+
+    return [{k: value(v) for k, v in r.items()} for r in rows]
+
+
+def test_the_table_is_saved_as_csv(opened: Opened) -> None:
+    """The file has every number of the table as Python writes it; with moved sliders those of the new targets."""
+    page = opened.page
+    written = list(csv.DictReader(io.StringIO(table_csv(made_up_result()), newline="")))
+    assert numbers(saved_csv(page)) == numbers(written)
+    targets = {"chat": Slo(ttft_ms=2000, gap_ms=150), "rag": Slo(ttft_ms=3000, gap_ms=150)}
+    tallies = page.evaluate("JSON.parse(document.getElementById('goodput-data').textContent).tallies.classes")
+    move(page, "ttft-0", 2000.0, tallies[0]["ttft_steps_ms"])
+    scored = build_result(made_up_tables(), targets=targets)
+    moved = list(csv.DictReader(io.StringIO(table_csv(scored), newline="")))
+    assert moved != written
+    assert numbers(saved_csv(page)) == numbers(moved)
+    page.click("#reset")
+    page.evaluate("navigator.clipboard.writeText = async (text) => { window.copied = text; }")
+    page.click("#copy-csv")
+    assert numbers(list(csv.DictReader(io.StringIO(page.evaluate("copied"), newline="")))) == numbers(written)
+    page.click("#copy-md")
+    assert page.evaluate("copied") == markdown(redact(made_up_result()))
+    assert opened.messages == []
+
+
+def test_another_language_is_carried_into_the_page(browser: Browser, tmp_path: Path) -> None:
+    """Words and number marks are the language's, in what the script writes too, as Python writes them."""
+
+    class Shouting(NullTranslations):
+        def gettext(self, message: str) -> str:
+            return f"¡{message}!"
+
+    words = Words(lang="pl", catalogue=Shouting())
+    path = tmp_path / "page.html"
+    path.write_text(render_page(made_up_result(), made_up_requests(), windows_s=windows(), words=words), "utf-8")
+    one = Opened(browser, path, viewport={"width": 1100, "height": 900}).drawn()
+    assert one.page.get_attribute("html", "lang") == "pl"
+    tallies = one.page.evaluate("JSON.parse(document.getElementById('goodput-data').textContent).tallies.classes")
+    steps = tallies[0]["ttft_steps_ms"]
+    move(one.page, "ttft-0", 1250.0, steps, words)
+    assert one.page.text_content("#ttft-0-out") == "1,25\u00a0s"
+    assert str(one.page.text_content("#note")).startswith("¡")
+    assert str(one.page.text_content("#headline")).startswith("¡")
+    told = one.page.evaluate("document.getElementById('fig-frontier')._fullLayout.separators")
+    assert told == ",\u00a0"
+    assert one.messages == []
+    one.context.close()
+
+
+@pytest.mark.parametrize("lang", ["en", "pl"])
+def test_numbers_are_written_as_python_writes_them(opened: Opened, lang: str) -> None:
+    """Halves go to the even digit, exactly, with the language's marks: what the table said is what a slider says."""
+    words = Words(lang=lang)
+    values = [0.125, 0.375, 2.675, 1.005, 0.5, 1.5, 2.5, 1234.5, 1_234_567.891, 99.95, 9.995, 0.0004, 12.345, 0.045]
+    marks = [words.number(1111.5, 1)[-2], words.number(1111.5, 1)[1]]
+    script = assets.text("page.js")
+    code = script[script.index("  const [DECIMAL") : script.index("  const significant")]
+    found = opened.page.evaluate(
+        f"([marks, values]) => {{ const parts = {{ marks }};\n{code}\n"
+        "return values.map((v) => [0, 1, 2, 3].map((d) => number(v, d))); }",
+        [marks, values],
+    )
+    assert found == [[words.number(v, d) for d in range(4)] for v in values]
 
 
 def test_percentile_picker_and_theme(opened: Opened) -> None:

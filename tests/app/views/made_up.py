@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from runner.analysis.prepare import prepare
 from runner.analysis.requests import request_table
 from runner.analysis.result import build_result
 from runner.config import SweepConfig
@@ -150,3 +151,8 @@ def made_up_requests() -> pd.DataFrame:
 def windows() -> dict[int, float]:
     """Length of each cell's measured window in s."""
     return {int(c): float(WINDOW_S) for c in made_up_tables().cells["cell"]}
+
+
+def crowds() -> dict[int, dict[str, float]]:
+    """Of each cell how its requests' fates hang together, by class."""
+    return {facts.cell: facts.crowds for facts in prepare(made_up_tables()).cells}
