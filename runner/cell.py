@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from runner.analysis.hopeless import Hopes
 from runner.config import Scalar, SweepConfig
 from runner.cores import usable_cores
 from runner.engines.silence import silence
@@ -67,7 +68,7 @@ async def run_cell(plan: PlannedCell, started: CellRecord, measured: Measured, t
         rows=tools.traces,
     )
     await tools.writer.begin_cell()
-    ending = _Ending(tools)
+    ending = _Ending(tools, _hopes(tools.config, trace) if run.stops_hopeless else None)
     kept = _Kept(tools, ending.note_record)
     cell = _Cell(plan, measured, tools, trace, ending, kept, round(total_s * 1e9), round(run.drain * 1e9))
     steps_before = measured.clock.steps
@@ -209,6 +210,14 @@ class _Cell:
                     await task
 
 
+def _hopes(config: SweepConfig, trace: Trace) -> Hopes:
+    """Of the classes with targets that come by an open loop: how many of each the window plans is known beforehand."""
+    start_ns, end_ns = config.run.warmup * 1e9, (config.run.warmup + config.run.duration_s) * 1e9
+    planned = Counter(s.class_name for s in trace.open_loop if start_ns <= (s.offset_ns or 0) < end_ns)
+    targets = {c.name: c.slo for c in config.classes if c.slo is not None and c.name in planned}
+    return Hopes(targets, {n: planned[n] for n in targets}, config.run.share_target, start_ns, end_ns)
+
+
 def prompt_salt(sweep_id: str, cell: int) -> int:
     """Other prompts in every cell of every sweep, so that no cell is served from a cache another one filled."""
     return int.from_bytes(hashlib.blake2b(f"{sweep_id}/{cell}".encode(), digest_size=6).digest())
@@ -223,11 +232,14 @@ async def _show_phases(live: LiveFeed, warmup_s: float, duration_s: float) -> No
 
 
 class _Ending:
-    """Why a cell ends early: the server died, it cannot hold a prompt, the user skips it, the sweep stops."""
+    """Why a cell ends early: the server died, it cannot hold a prompt, the user skips it, the sweep stops, it cannot
+    meet its targets any more."""
 
-    def __init__(self, tools: CellTools) -> None:
+    def __init__(self, tools: CellTools, hopes: Hopes | None) -> None:
         self.event = asyncio.Event()
         self._tools = tools
+        self._hopes = hopes
+        self._cut: tuple[str, int] | None = None  # why it is hopeless, and when that was known
         self._failure: SettingFailed | None = None
         self._own_failure: SettingFailed | None = None
         self._skipped = False
@@ -246,6 +258,9 @@ class _Ending:
             self._failure = SettingFailed(
                 "context_overflow", f"{detail}; raise the context per sequence or shorten the prompts"
             )
+            self.event.set()
+        if self._hopes and not self.event.is_set() and (why := self._hopes.note(record)):
+            self._cut = why, record.end_ns or record.scheduled_ns
             self.event.set()
 
     async def watch(self) -> None:
@@ -270,7 +285,9 @@ class _Ending:
             return failed_cell(cell, self._own_failure)
         rows = self._tools.writer.rows
         quiet = await asyncio.to_thread(silence, rows.requests, rows.engine, self._tools.config.run.request_timeout_s)
-        return failed_cell(cell, quiet) if quiet else judged_cell(cell, kinds)
+        if quiet:
+            return failed_cell(cell, quiet)
+        return judged_cell(cut_short(cell, *self._cut) if self._cut else cell, kinds)
 
 
 def kind_of_end(record: RequestRecord) -> str:
@@ -286,6 +303,12 @@ def judged_cell(cell: CellRecord, kinds: Counter[str]) -> CellRecord:
     kind, count = next((k, n) for k, n in kinds.most_common() if k != "ok")
     detail = f"no request was answered: {count} of {kinds.total()} ended as {kind}"
     return replace(cell, status="failed", error_kind=kind, error_detail=detail)
+
+
+def cut_short(cell: CellRecord, why: str, at_ns: int) -> CellRecord:
+    """The row of a hopeless cell: what was measured counts, in a window that ends where it was cut."""
+    begin_ns, end_ns = cell.window_start_ns or 0, cell.window_end_ns or at_ns
+    return replace(cell, window_end_ns=max(begin_ns + 1, min(at_ns, end_ns)), error_kind="hopeless", error_detail=why)
 
 
 def failed_cell(cell: CellRecord, failure: SettingFailed) -> CellRecord:

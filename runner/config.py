@@ -249,6 +249,9 @@ class Run(_Model):
     # largest load at which all targets are kept, or the best setting that can be found within a time such as "20m".
     find_rate: StrictBool = False
     budget: str | None = None
+    # Whether a cell is cut while it runs once more of its requests have missed their targets than a pass allows. auto:
+    # where time is short, with find_rate, budget or stop_by.
+    stop_hopeless: StrictBool | Literal["auto"] = "auto"
 
     @model_validator(mode="after")
     def _a_moment(self) -> Self:
@@ -269,6 +272,12 @@ class Run(_Model):
         if self.warmup_s is not None:
             return self.warmup_s
         return min(max(30.0, 0.1 * self.duration_s), 0.25 * self.duration_s)
+
+    @property
+    def stops_hopeless(self) -> bool:
+        if self.stop_hopeless != "auto":
+            return self.stop_hopeless
+        return self.find_rate or self.budget is not None or self.stop_by is not None
 
     @property
     def drain(self) -> float:

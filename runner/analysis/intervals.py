@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
@@ -39,6 +40,7 @@ def design_effect(met: Bools, crowd: float = 1.0) -> float:
     return max(outcomes, CROWD_SHARE * crowd)
 
 
+@lru_cache(maxsize=1024)
 def allowed_misses(n: int, share_target: float, doubt: float = 0.05) -> int:
     """Most misses among n requests that still prove, one-sided at 1 - doubt, a share of at least share_target; -1 if
     even none would. A running cell with more can be given up: it cannot pass any more.

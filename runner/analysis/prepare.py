@@ -148,7 +148,9 @@ def _cell_facts(
         base["prefix_cache_hit_share_intended"] = intended_hit_share(rows, config)
         seen = evidence(rows, engine, base["engine"], dict(record["setting"]), config.backend, *span)
         lags = _send_lags_ms(rows)
-        found = _warnings(
+        if record.get("error_kind") == "hopeless":
+            found.append(MeasurementWarning("cut_short", int(record["cell"])))
+        found += _warnings(
             int(record["cell"]), dict(record["setting"]), rows, base, engine, client, config, span, simulated
         )
     return CellFacts(

@@ -91,6 +91,10 @@ TEXTS: dict[str, tuple[str, str]] = {
         "Token times were taken by the program, not by the kernel, for {share:.0%} of the reads.",
         "Use plain HTTP on Linux for kernel stamps; otherwise read differences below 1 ms as noise.",
     ),
+    "cut_short": (
+        "This cell was cut short: more of its requests had missed their targets than a pass allows.",
+        "Lower the load; [run] stop_hopeless = false measures such a cell to its end.",
+    ),
     "short_warmup": (
         "Warm-up was {warmup_s:.0f} s, less than the usual {usual_s:.0f} s: the run is short.",
         "Read the result as indicative and measure longer before acting on it.",
@@ -122,6 +126,7 @@ INVALIDATING = frozenset(
 CELL_FLAGS = frozenset(TEXTS) - {
     "metrics_lost",
     "drift",
+    "cut_short",
     "errors",
     "user_clock",
     "short_warmup",

@@ -44,12 +44,12 @@ def _parser() -> _Parser:
 
 def for_virtual_time(config: SweepConfig) -> SweepConfig:
     """The config as it is run: with a scheduler like the server's, and without what only a real machine needs (the
-    check for drift, cooling down, an hour to end by).
+    check for drift, cooling down, an hour to end by, cells cut short).
     """
     backend, run = config.backend, config.run
     if backend.kind != "simulated" and "scheduler" not in backend.model_fields_set:
         backend = backend.model_copy(update={"scheduler": NEAREST_SCHEDULER.get(backend.kind, "vllm_v1")})
-    run = run.model_copy(update={"drift_check": False, "cool_down_s": 0, "stop_by": None})
+    run = run.model_copy(update={"drift_check": False, "cool_down_s": 0, "stop_by": None, "stop_hopeless": False})
     return config.model_copy(update={"backend": backend, "run": run})
 
 
