@@ -3,6 +3,9 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
+from runner.analysis.gaps import Floats
 from runner.analysis.warnings import INVALIDATING
 
 Row = Mapping[str, Any]  # a `cells[]` row of the result object
@@ -26,6 +29,27 @@ def frontier(rows: Sequence[Row]) -> set[int]:
             kept.add(cell)
             best, best_at = goodput, tokens
     return kept
+
+
+def frontier_chances(tokens: Floats, goodput: Floats) -> Floats:
+    """(m,) how often each point is one that none beats, over n joint draws. Both (m, n), in any unit, rows in order.
+
+    As in `frontier` a point survives by more goodput than all with more tokens, or by being their equal.
+    """
+    places = np.arange(len(tokens))[:, None]
+    order = np.argsort(-goodput, axis=0, kind="stable")
+    order = np.take_along_axis(order, np.argsort(-np.take_along_axis(tokens, order, 0), axis=0, kind="stable"), 0)
+    t, g = np.take_along_axis(tokens, order, 0), np.take_along_axis(goodput, order, 0)
+    best = np.maximum.accumulate(g, axis=0)
+    new = np.ones(t.shape, dtype=bool)
+    new[1:] = (t[1:] != t[:-1]) | (g[1:] != g[:-1])
+    ahead = np.ones(t.shape, dtype=bool)
+    ahead[1:] = g[1:] > best[:-1]
+    first_of_equals = np.maximum.accumulate(np.where(new, places, 0), axis=0)
+    survives = np.empty(t.shape, dtype=bool)
+    np.put_along_axis(survives, order, np.take_along_axis(ahead, first_of_equals, 0), 0)
+    share: Floats = survives.mean(axis=1)
+    return share
 
 
 def load_level(load: Mapping[str, Any]) -> float | None:

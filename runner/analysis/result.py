@@ -15,7 +15,7 @@ from runner.analysis.frontier import frontier
 from runner.analysis.goodput import RULES, Judged, judge, stalled_but_fine_on_average
 from runner.analysis.isolation import isolation_of
 from runner.analysis.prepare import Prepared, prepare
-from runner.analysis.score import points_of, score_cells
+from runner.analysis.score import frontier_probabilities, points_of, score_cells
 from runner.analysis.warnings import MeasurementWarning
 from runner.config import GapRule, Slo, SweepConfig
 from runner.engines.start_line import suggested_line
@@ -52,8 +52,9 @@ def score(
     judged = judge(prepared.requests, wanted)
     rows, _ = score_cells(prepared, wanted, judged, rule)
     on_frontier = frontier(rows)
+    likely = frontier_probabilities(prepared, rows, wanted, judged, rule)
     for row in rows:
-        row["on_frontier"] = row["cell"] in on_frontier
+        row |= {"on_frontier": row["cell"] in on_frontier, "on_frontier_probability": likely.get(row["cell"])}
     meta = prepared.tables.meta
     common = rule or common_rule(wanted)
     points = points_of(prepared, rows, wanted, judged, rule)

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from runner.analysis.bootstrap import counted, rate_interval
+from runner.analysis.bootstrap import BLOCKS, counted, rate_interval, resampled
 from runner.analysis.bound import bound_of
 from runner.analysis.choice import Point, RequestKey, change, group_key
-from runner.analysis.frontier import is_valid
+from runner.analysis.frontier import frontier_chances, is_valid
 from runner.analysis.gaps import Bools
 from runner.analysis.goodput import RULES, Judged, verdicts
 from runner.analysis.intervals import Share, design_effect, pool
@@ -20,6 +20,7 @@ from runner.analysis.warnings import CELL_FLAGS, INVALIDATING, MeasurementWarnin
 from runner.config import GapRule, Slo
 
 Row = dict[str, Any]
+FRONTIER_DRAWS = 400
 
 
 SHARE_KEYS = (
@@ -101,6 +102,7 @@ def _cell(
         "flags": flags,
         "warnings": [w.as_dict() for w in warnings],
         "on_frontier": None,
+        "on_frontier_probability": None,
     }
     return row, warnings
 
@@ -150,6 +152,26 @@ def _by_targets(facts: CellFacts, targets: Mapping[str, Slo]) -> list[Measuremen
     if n < needs(0.90):
         out.append(MeasurementWarning("low_n", facts.cell, {"n": n, "needs": needs(0.90)}))
     return out
+
+
+def frontier_probabilities(
+    prepared: Prepared, rows: list[Row], targets: Mapping[str, Slo], judged: Judged, rule: GapRule | None
+) -> dict[int, float]:
+    """By cell: in what part of the windows made anew, all cells from the same moments of their traces, none beats it.
+
+    Only valid cells take part; one whose window is too short to tell has no number of its own.
+    """
+    own = verdicts_of(prepared, judged, rule)
+    there = [f for f, row in zip(prepared.cells, rows, strict=True) if is_valid(row)]
+    if not there:
+        return {}
+    blocks = min((f.blocks for f in there if f.blocks), default=BLOCKS[-1])
+    per_s = np.array([1.0 / (f.window_s or 1.0) for f in there])[:, None]
+    wanted = np.isin(own.names.astype(str), list(targets))
+    met = np.array([counted(f.slice_of, (own.met & wanted)[f.rows]) for f in there])
+    tokens = np.array([f.output_slices for f in there])
+    chances = frontier_chances(*(resampled(series * per_s, blocks, FRONTIER_DRAWS) for series in (tokens, met)))
+    return {f.cell: float(chance) for f, chance in zip(there, chances, strict=True) if f.blocks}
 
 
 def points_of(

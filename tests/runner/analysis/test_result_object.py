@@ -219,7 +219,7 @@ def test_cell_row_is_the_row_of_the_result() -> None:
     """What is told when a cell ends is what the result says later, but for the frontier, which needs all cells."""
     tables = make_tables(steady(), config=ONE)
     (row,) = build_result(tables)["cells"]
-    assert cell_row(tables, 0) == {**row, "on_frontier": None}
+    assert cell_row(tables, 0) == {**row, "on_frontier": None, "on_frontier_probability": None}
     with pytest.raises(KeyError):
         cell_row(tables, 7)
 
