@@ -21,6 +21,7 @@ def add_arguments(p: argparse.ArgumentParser) -> None:
     p.add_argument("--max-num-seqs", type=int, metavar="N", help="answers at once, where the server does not say")
     p.add_argument("--max-num-batched-tokens", type=int, default=2048, metavar="N", help="its token budget")
     p.add_argument("--kv-tokens", type=int, metavar="N", help="its KV cache, where the server does not say")
+    p.add_argument("--rounds", type=int, default=3, metavar="N", help="times each step is measured (default: 3)")
     p.add_argument(
         "--held-out", type=float, default=HELD_OUT_S, metavar="S", help="seconds at each of two rates (default: 45)"
     )
@@ -38,6 +39,7 @@ def run(args: argparse.Namespace) -> int:
         seats=args.max_num_seqs,
         budget=args.max_num_batched_tokens,
         kv_tokens=args.kv_tokens,
+        rounds=args.rounds,
         held_out_s=args.held_out,
         write_to=args.output,
         say=lambda line: print(line, file=sys.stderr, flush=True),
@@ -55,7 +57,7 @@ def _check(args: argparse.Namespace) -> None:
 
     if not is_web_address(args.url):
         raise ConfigError(f"{args.url!r} is not a web address; write it as http://host:port")
-    for flag in ("max_num_seqs", "max_num_batched_tokens", "kv_tokens", "held_out"):
+    for flag in ("max_num_seqs", "max_num_batched_tokens", "kv_tokens", "rounds", "held_out"):
         value = getattr(args, flag)
         if value is not None and not 0 < value < 1e9:
             raise ConfigError(f"--{flag.replace('_', '-')} {value:g} must be above 0")

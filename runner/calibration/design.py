@@ -24,7 +24,7 @@ class Step:
     output_tokens: int
 
 
-def steps_for(seats: int | None, context_tokens: int | None, kv_tokens: int | None) -> list[Step]:
+def steps_for(seats: int | None, context_tokens: int | None, kv_tokens: int | None, rounds: int = TIMES) -> list[Step]:
     """The whole plan, in rounds. Null: the server did not say; then up to 16 at once and 2048 tokens of context."""
     context = context_tokens or USUAL_CONTEXT
     longest = max(1, context - ALONE_ANSWER - TEMPLATE_TOKENS)
@@ -37,7 +37,7 @@ def steps_for(seats: int | None, context_tokens: int | None, kv_tokens: int | No
     long = [Step(beside, max(1, longest - answer), answer)] if beside > 1 else []
     long = [Step(s.seqs, min(s.prompt_tokens, prompts[-1]), s.output_tokens) for s in long]
     fits = [s for s in (*alone, *together, *long) if s.seqs * (s.prompt_tokens + s.output_tokens) <= (kv_tokens or 1e9)]
-    return fits * TIMES
+    return fits * rounds
 
 
 def specs_of(step: Step, number: int, key: int) -> Sequence[RequestSpec]:

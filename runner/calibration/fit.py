@@ -1,4 +1,4 @@
-"""What was seen of the designed requests -> the cost of an iteration, by non-negative least squares. PURE.
+"""What was seen of the designed requests -> the cost of an iteration, by robust non-negative least squares. PURE.
 
 t = a + b*P + e*Q + c*B + d*K (schedulers.md). A first token after a prompt alone is one iteration with P prompt tokens
 and Q = P^2, however it is chunked, and its own `a_prefill`, which has tokenizing and the network in it as well. A gap
@@ -19,7 +19,11 @@ from storage.records import RequestRecord
 
 NAMES = ("a", "a_prefill", "b", "c", "d", "e")
 TOGETHER = ("c",)  # can't be told from `a` unless several answer at once
-BOOTSTRAPS = 200
+BOOTSTRAPS = 120
+REWEIGHTINGS = 4
+HUBER = 1.345  # times the usual error: 95 % as efficient as least squares where errors are normal
+LEAST_ERROR = 1e-4  # share of a time: finer differences are rounding
+FIRST = -1  # part of an answer
 SEGMENTS = 2  # of the time in which all of a step answer: its context grows meanwhile
 LEAST_GAPS = 3  # of a segment
 LUMPS = 1.2  # tokens a chunk, beyond which a gap is no iteration
@@ -27,12 +31,14 @@ LUMPS = 1.2  # tokens a chunk, beyond which a gap is no iteration
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One iteration as it was seen: prompt tokens or (answers, context tokens), and how long it took."""
+    """One iteration as it was seen: prompt tokens or (answers, context tokens), and how long it took. Rows of one
+    `kind` were asked for alike: (sequences, prompt tokens, part of the answer)."""
 
-    prompt_tokens: int
+    prompt_tokens: float
     seqs: int
     context_tokens: float
     ms: float
+    kind: tuple[int, int, int] = (0, 0, 0)
 
     @property
     def columns(self) -> tuple[float, ...]:
@@ -57,31 +63,32 @@ def rows_of(step: Step, records: Sequence[RequestRecord]) -> list[Row]:
     """What one step tells; nothing when a request failed or tokens came in lumps."""
     if any(r.outcome != "ok" or r.first_chunk_ns is None or r.sent_ns is None for r in records):
         return []
-    rows = [_first_token(r) for r in records] if step.seqs == 1 else []
+    rows = [_first_token(r, step) for r in records] if step.seqs == 1 else []
     lumps = any((r.output_tokens or 0) > LUMPS * r.token_events for r in records)
-    return rows if lumps or min(r.token_events for r in records) < 2 else rows + _gaps(records)
+    return rows if lumps or min(r.token_events for r in records) < 2 else rows + _gaps(records, step)
 
 
-def _first_token(r: RequestRecord) -> Row:
+def _first_token(r: RequestRecord, step: Step) -> Row:
     assert r.first_chunk_ns is not None
     assert r.sent_ns is not None
-    return Row(_prompt(r), 0, 0.0, (r.first_chunk_ns - r.sent_ns) / 1e6)
+    return Row(_prompt(r), 0, 0.0, (r.first_chunk_ns - r.sent_ns) / 1e6, (1, step.prompt_tokens, FIRST))
 
 
-def _gaps(records: Sequence[RequestRecord]) -> list[Row]:
+def _gaps(records: Sequence[RequestRecord], step: Step) -> list[Row]:
     """While all of them answer: the median gap of each half, with the context they had then."""
     times = [_times_ms(r) for r in records]
     start, end = max(t[0] for t in times), min(t[-1] for t in times)
     edges = np.linspace(start, end, SEGMENTS + 1)
     rows = []
-    for low, high in pairwise(edges.tolist()):
+    for part, (low, high) in enumerate(pairwise(edges.tolist())):
         gaps, context = [], 0.0
         for r, t in zip(records, times, strict=True):
             at = np.flatnonzero((t[:-1] >= low) & (t[1:] <= high))
             gaps += np.diff(t)[at].tolist()
             context += _prompt(r) + float(at.mean()) if len(at) else 0.0
         if len(gaps) >= LEAST_GAPS * len(records):
-            rows.append(Row(0, len(records), context, float(np.median(gaps))))
+            kind = (step.seqs, step.prompt_tokens, part)
+            rows.append(Row(0, len(records), context, float(np.median(gaps)), kind))
     return [row for row in rows if row.ms > 0]
 
 
@@ -110,18 +117,16 @@ def fit_cost(rows: Sequence[Row], seed: int = 1) -> Fit:
     """Raises ValueError without a first token or without a gap."""
     if not any(r.prompt_tokens for r in rows) or all(r.prompt_tokens for r in rows):
         raise ValueError("a fit needs first tokens and gaps")
-    x = np.array([r.columns for r in rows])
-    t = np.array([r.ms for r in rows])
-    if len({r.seqs for r in rows if r.seqs}) < 2:
-        x[:, [NAMES.index(name) for name in TOGETHER]] = 0.0
-    best = _weighted(x, t)
+    groups = [[r for r in rows if r.kind == kind] for kind in dict.fromkeys(r.kind for r in rows)]
     random = np.random.default_rng(seed)
-    draws = []
-    for _ in range(BOOTSTRAPS):
-        chosen = _resampled(rows, random)
-        draws.append(_weighted(x[chosen], t[chosen]))
+    merged = [_middle(group) for group in groups]
+    best = _fitted(merged)
+    draws = [
+        _fitted([_middle([group[i] for i in random.integers(len(group), size=len(group))]) for group in groups])
+        for _ in range(BOOTSTRAPS)
+    ]
     low, high = np.quantile(np.array(draws), [0.025, 0.975], axis=0)
-    errors = np.abs(x @ best / t - 1)
+    errors = np.array([abs(float(np.dot(r.columns, best)) / r.ms - 1) for r in merged])
     named = dict(zip(NAMES, best.tolist(), strict=True))
     return Fit(
         cost=CostModel(**named),
@@ -133,15 +138,30 @@ def fit_cost(rows: Sequence[Row], seed: int = 1) -> Fit:
     )
 
 
-def _resampled(rows: Sequence[Row], random: np.random.Generator) -> list[int]:
-    """With replacement, first tokens and gaps each among their own."""
-    prompts = [i for i, r in enumerate(rows) if r.prompt_tokens]
-    gaps = [i for i, r in enumerate(rows) if not r.prompt_tokens]
-    return [int(i) for kind in (prompts, gaps) for i in random.choice(kind, len(kind))]
+def _middle(group: Sequence[Row]) -> Row:
+    """Rows that were asked for alike as one: the median time, so that a stall in one round is no cost."""
+    prompt, context = (float(np.mean([getattr(r, k) for r in group])) for k in ("prompt_tokens", "context_tokens"))
+    return Row(prompt, group[0].seqs, context, float(np.median([r.ms for r in group])), group[0].kind)
+
+
+def _fitted(rows: Sequence[Row]) -> Floats:
+    x = np.array([r.columns for r in rows])
+    if len({r.seqs for r in rows if r.seqs}) < 2:
+        x[:, [NAMES.index(name) for name in TOGETHER]] = 0.0
+    return _weighted(x, np.array([r.ms for r in rows]))
 
 
 def _weighted(x: Floats, t: Floats) -> Floats:
-    return nnls(x / t[:, None], np.ones(len(t)))
+    """Huber's estimator on relative errors, by reweighting: what a hiccup of the machine made late counts little."""
+    weight = np.ones(len(t))
+    b = np.zeros(x.shape[1])
+    for _ in range(REWEIGHTINGS):
+        root = np.sqrt(weight)
+        b = nnls(x / t[:, None] * root[:, None], root)
+        errors = np.abs(x @ b / t - 1)
+        usual = max(1.4826 * float(np.median(errors)), LEAST_ERROR)
+        weight = np.minimum(1.0, HUBER * usual / np.maximum(errors, 1e-12))
+    return b
 
 
 def nnls(x: Floats, y: Floats) -> Floats:

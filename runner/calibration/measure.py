@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import httpx
 
-from runner.calibration.design import Step, specs_of, steps_for
+from runner.calibration.design import TIMES, Step, specs_of, steps_for
 from runner.engines.address import server_root
 from runner.engines.room import Room, room_of
 from runner.errors import SettingFailed
@@ -40,6 +40,7 @@ async def measure_steps(
     model: str | None = None,
     api_key_env: str | None = None,
     seats: int | None = None,
+    rounds: int = TIMES,
     on_step: Callable[[int, int], None] = lambda done, of: None,
 ) -> Seen:
     """Some two minutes on a home server. `seats`: how many answers it gives at once, where it does not say.
@@ -52,7 +53,7 @@ async def measure_steps(
         target = Target(url, detected.api, detected.params, api_key_env, limit_s=LIMIT_S)
         scale, _ = await calibrate(client, target, detected.model)
         room = await room_of(server_root(url), key)
-        steps = steps_for(seats or room.seats, room.context_tokens, room.kv_tokens)
+        steps = steps_for(seats or room.seats, room.context_tokens, room.kv_tokens, rounds)
         records = []
         first_key = time.time_ns()
         for number, step in enumerate(steps):
@@ -92,10 +93,13 @@ def measure_once(
     model: str | None,
     api_key_env: str | None,
     seats: int | None,
+    rounds: int,
     on_step: Callable[[int, int], None],
 ) -> Seen:
     """`measure_steps` for callers without an event loop."""
     with asyncio.Runner() as runner:
         return runner.run(
-            measure_steps(url, api=api, model=model, api_key_env=api_key_env, seats=seats, on_step=on_step)
+            measure_steps(
+                url, api=api, model=model, api_key_env=api_key_env, seats=seats, rounds=rounds, on_step=on_step
+            )
         )

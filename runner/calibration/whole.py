@@ -6,20 +6,20 @@ from pathlib import Path
 from typing import Any
 
 from runner.analysis.prepare import prepare
-from runner.calibration.design import USUAL_CONTEXT
+from runner.calibration.design import TIMES, USUAL_CONTEXT
 from runner.calibration.fit import Fit, Row, fit_cost, rows_of, seats_seen
 from runner.calibration.held_out import errors_of, held_out_sweep, stand_in, worst_error
 from runner.calibration.measure import Seen, measure_once
 from runner.calibration.profile_file import write_profile
 from runner.config import SweepConfig
 from runner.engines.orphan import end_orphans
-from runner.errors import BusyError, ConfigError
+from runner.errors import BusyError, ConfigError, SettingFailed
 from runner.queue import enqueue, hold_lock, sweep_folder
 from runner.simulated_sweep import VirtualSweep
-from runner.simulator.cost_model import largest_safe_token_budget
+from runner.simulator.cost_model import BatchShape, iteration_ms, largest_safe_token_budget
 from runner.simulator.presets import EngineProfile
 from runner.simulator.settings import USUAL_GAP_MS
-from runner.simulator.virtual_server import NEAREST_SCHEDULER
+from runner.simulator.virtual_server import LEAST_MS, NEAREST_SCHEDULER
 from runner.what_if import in_memory
 from runner.work import run_one
 from storage.data_folder import open_data_folder
@@ -40,6 +40,7 @@ def calibrate_backend(
     seats: int | None,
     budget: int,
     kv_tokens: int | None,
+    rounds: int = TIMES,
     held_out_s: float,
     write_to: Path,
     say: Callable[[str], None],
@@ -54,7 +55,7 @@ def calibrate_backend(
         end_orphans(data_dir)
         seen = measure_once(
             url, api=own.get("api"), model=own.get("model"), api_key_env=own.get("api_key_env"), seats=seats,
-            on_step=lambda done, of: say(f"step {done + 1} of {of}"),
+            rounds=rounds, on_step=lambda done, of: say(f"step {done + 1} of {of}"),
         )  # fmt: skip
     rows = [row for step, found in zip(seen.steps, seen.records, strict=True) for row in rows_of(step, found)]
     try:
@@ -64,6 +65,8 @@ def calibrate_backend(
             f"{url}: no time between two tokens could be measured (its answers come in one piece, or several tokens at "
             "once), so nothing can be fitted"
         ) from None
+    if min(iteration_ms(fit.cost, BatchShape(1, 1)), iteration_ms(fit.cost, BatchShape(decode_seqs=1))) < LEAST_MS:
+        raise SettingFailed("noise", f"{url}: its times vary too much for a fit; calibrate while nothing else runs")
     told = _told(seen, fit, rows, seats, budget, kv_tokens)
     write_profile(write_to, told)
     profile = EngineProfile(fit.cost, told["kv_tokens"], False, f"profile {write_to.name}")
