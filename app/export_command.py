@@ -32,7 +32,7 @@ Table = dict[str, list[Any]]
 
 @dataclass(frozen=True)
 class Source:
-    """What is exported. `prepared` is None for an import that holds summaries only."""
+    """What is exported. `prepared` is None for an import without requests of its own."""
 
     name: str  # of the file, without ending
     result: Mapping[str, Any]
@@ -43,7 +43,7 @@ def run(args: argparse.Namespace) -> int:
     """Writes the files; raises ConfigError before anything is read if they could not be written."""
     path = _target(args.output, args.format)
     source = _source(args)
-    clean = _cleaner(source.result, args.private)
+    clean = cleaner(source.result, private=args.private)
     if args.format == "json":
         path = path / f"{source.name}.json" if path.is_dir() else path
         write_text(path, json_export(source, private=args.private))
@@ -78,13 +78,15 @@ def _source(args: argparse.Namespace) -> Source:
     imported = find_import(args.data, args.id)
     if imported is not None:
         document = load_import(imported)
-        return Source(imported.name, import_result(document), prepared_import(document))
+        # of a tool that keeps no single gaps the requests are no measured facts
+        whole = document["rescoring"] == "full"
+        return Source(imported.name, import_result(document), prepared_import(document) if whole else None)
     folder = folder_of(args.id, args.data)
     prepared = load_prepared(folder)
     return Source(folder.name, result_of(prepared, folder), prepared)
 
 
-def _cleaner(result: Mapping[str, Any], private: bool) -> Callable[[Any], Any]:
+def cleaner(result: Mapping[str, Any], *, private: bool) -> Callable[[Any], Any]:
     """Takes out of a text, or of an object's texts, what must not be shown."""
     names = frozenset() if private else secret_names(result)
 
@@ -98,7 +100,7 @@ def _cleaner(result: Mapping[str, Any], private: bool) -> Callable[[Any], Any]:
 
 def json_export(source: Source, *, private: bool = False) -> str:
     """Result, config and tables as one strict JSON object: see runner.imports.own for the way back."""
-    clean = _cleaner(source.result, private)
+    clean = cleaner(source.result, private=private)
     whole: dict[str, Any] = {"format": FORMAT, "version": VERSION, "result": clean(source.result)}
     if source.prepared is not None:
         whole["config"] = clean(source.prepared.tables.meta["config"])

@@ -19,7 +19,7 @@ from runner.imported_result import prepared_of, tool_result
 from runner.imports import own
 from runner.imports.detect import read_files
 from runner.imports.model import MAX_FILE_BYTES, ImportFailed, ToolFile
-from runner.imports.reading import shown
+from runner.imports.reading import shown, text
 from storage.errors import StorageError
 from storage.imports import list_imports as stored_imports
 from storage.imports import read_import, remove_import, save_import
@@ -54,19 +54,36 @@ def _is_page(content: bytes) -> bool:
 
 def _our_document(name: str, content: bytes) -> dict[str, Any]:
     data = _page(name, content) if _is_page(content) else own.read_export(name, content)
-    result = data["result"]
+    result = {key: value for key, value in data["result"].items() if key != "imported"}
+    first = _first_import(data["result"].get("imported"))
     document = {
-        "tool": "goodput",
-        "tool_version": str((result.get("environment") or {}).get("goodput_lab") or "") or None,
+        "tool": first["tool"],
+        "tool_version": first["tool_version"] or _our_version(result),
         "files": [shown(name)],
-        "badges": [],
-        "rescoring": "full" if data.get("tables") else "steps" if data.get("tallies") else "none",
+        "badges": first["badges"],
+        "rescoring": "full" if data.get("tables") else "steps" if data.get("tallies") else first["rescoring"],
         "result": result,
         **{key: data[key] for key in ("tallies", "config", "tables") if data.get(key)},
     }
     if data.get("tables"):
         _prepared_export(document)  # whatever is damaged must be told now and not when somebody looks at it
     return document
+
+
+def _first_import(told: object) -> dict[str, Any]:
+    """What an export says of the tool whose import it was, for its definitions still differ."""
+    known = told if isinstance(told, dict) and told.get("tool") in TOOLS else {}
+    marks = known.get("badges") if isinstance(known.get("badges"), list) else []
+    return {
+        "tool": known.get("tool") or "goodput",
+        "tool_version": text(known.get("tool_version")),
+        "badges": [b for b in marks or [] if isinstance(b, str)][:20],
+        "rescoring": "mean_only" if known.get("rescoring") == "mean_only" else "none",
+    }
+
+
+def _our_version(result: Mapping[str, Any]) -> str | None:
+    return text((result.get("environment") or {}).get("tool_version"))
 
 
 def _page(name: str, content: bytes) -> dict[str, Any]:

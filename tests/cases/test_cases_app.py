@@ -19,6 +19,7 @@ import pytest
 from app import jobs
 from app.export import assets
 from app.export.shared_page import read_page, render_page
+from app.export_command import Source, json_export
 from app.views.table import csv_text
 from storage.data_folder import open_data_folder
 from storage.errors import StorageError
@@ -177,5 +178,7 @@ def test_names_that_a_spreadsheet_would_run_are_text(case_id: str) -> None:
         assert [float(row[f"n{i}"]) for i in range(len(numbers))] == expected["numbers_unchanged"]
     result = {**made_up_result(), "name": names[0], "backend": {"models": names}}
     assert json.loads(json.dumps(result))["backend"]["models"] == names
+    exported = json.loads(json_export(Source("x", result, None), private=True))["result"]
+    assert (exported["name"], exported["backend"]["models"]) == (names[0], names)
     shared = read_page(render_page(result, include_private=True))["result"]
     assert (shared["name"], shared["backend"]["models"]) == (names[0], names)

@@ -10,7 +10,9 @@ from typing import Any
 import pandas as pd
 import pytest
 
+from app.data import load_prepared
 from app.export.shared_page import render_page
+from app.export_command import Source, cleaner, json_export, tables_of
 from runner.analysis.result import build_result
 from runner.config import SweepConfig, parse_sweep
 from runner.errors import ConfigError
@@ -128,13 +130,16 @@ def test_a_run_without_metrics_is_a_run(case_id: str, swept: Swept) -> None:
 
 @pytest.mark.parametrize("case_id", ["E12"])
 def test_the_key_is_nowhere(case_id: str, swept: Swept) -> None:
-    """It was sent and came back in error texts; database, side files, result, page and debug log do not have it."""
+    """It was sent and came back in error texts; database, files, result, page, exports and debug log have it nowhere."""
     assert (swept.requests["error_kind"] == "server_error").any()
     assert any("***" in text for text in swept.requests["error_detail"].dropna())
     texts = [path.read_bytes() for path in swept.folder.parent.rglob("*") if path.is_file()]
     texts += [path.read_bytes() for path in swept.folder.parents[1].glob("*") if path.is_file()]
     page = render_page(swept.result, include_private=True)
+    source = Source("swept", swept.result, load_prepared(swept.folder))
+    tables = tables_of(source, cleaner(swept.result, private=True))
     shown = [json.dumps(swept.result), json.dumps(read_state(swept.folder)), page, swept.log, repr(swept.requests)]
+    shown += [json_export(source, private=True), repr(tables)]
     found = sum(text.count(SECRET.encode()) for text in texts) + sum(text.count(SECRET) for text in shown)
     assert found == CASES[case_id]["expected"]["occurrences_of_SECRET123"]
 
