@@ -8,8 +8,11 @@ import plotly.graph_objects as go
 from app.views import cells as c
 from app.words import Words
 from runner.analysis.frontier import frontier
+from runner.analysis.result import targets_of
 from runner.config import SweepConfig
-from runner.plan import plan_cells
+from runner.plan import PlannedCell, is_search, plan_cells, settings_of
+from runner.search.course import expected_cells
+from runner.search.ended import ended_cell
 
 Line = Mapping[str, Any]
 LATE_MS, BUSY_SHARE = 50.0, 0.9  # from here on the load generator itself is the doubt
@@ -47,23 +50,76 @@ def share_done(lines: Sequence[Line], cells_done: int, cells_total: int) -> floa
     return min(max(by_cells, spent / (spent + left)), 1.0)
 
 
-def cell_sentence(line: Line, config: SweepConfig, words: Words) -> str:
-    """`Cell 3 of 6, max_num_seqs 8 at 2 req/s: measuring.`"""
-    plans = plan_cells(config)
-    number = line.get("cell")
-    if not isinstance(number, int) or not 0 <= number < len(plans):
-        return phase_text(str(line.get("phase")), words)
-    plan = plans[number]
-    setting = c.setting_name(plan.setting, c.varying_keys(p.setting for p in plans), words)
-    load = c.load_name({"load": plan.load}, words)
+def cell_sentence(line: Line, config: SweepConfig, words: Words, rows: Sequence[Line] = ()) -> str:
+    """`Cell 3 of 6, max_num_seqs 8 at 2 req/s: measuring.` `rows`: lines of cells.jsonl, which a search goes by."""
+    phase, number = phase_text(str(line.get("phase")), words), line.get("cell")
+    plan = _plan(number, config, rows) if isinstance(number, int) else None
+    if plan is None:
+        return f"{phase[:1].upper()}{phase[1:]}."
+    setting = c.setting_name(plan.setting, c.varying_keys(settings_of(config)), words)
     return words.text(
         "Cell {n} of {total}, {setting} at {load}: {phase}.",
-        n=words.count(number + 1),
-        total=words.count(len(plans)),
+        n=words.count(plan.cell + 1),
+        total=words.count(max(int(line.get("cells_total") or len(plan_cells(config))), plan.cell + 1)),
         setting=setting,
-        load=load or words.text("its own load"),
-        phase=phase_text(str(line.get("phase")), words),
+        load=c.load_name({"load": plan.load}, words) or words.text("its own load"),
+        phase=phase,
     )
+
+
+def _plan(number: int, config: SweepConfig, rows: Sequence[Line]) -> PlannedCell | None:
+    """A cell by its number; of a search, which chooses cells as it goes, the one after those that have ended."""
+    if not is_search(config):
+        plans = plan_cells(config)
+        return plans[number] if 0 <= number < len(plans) else None
+    latest = _latest(rows)
+    if number in latest:
+        row = latest[number]
+        return PlannedCell(number, dict(row["setting"]), dict(row["load"]), int(row.get("repeat") or 0))
+    targets = targets_of(config)
+    left = expected_cells(config, [ended_cell(latest[n], targets) for n in sorted(latest)])
+    return left[0] if left and left[0].cell == number else None
+
+
+def _latest(rows: Sequence[Line]) -> dict[int, dict[str, Any]]:
+    """The last line of each cell that ended, without the check for drift."""
+    return {int(r["cell"]): dict(r) for r in rows if isinstance(r.get("cell"), int) and not r.get("drift")}
+
+
+def ended_rows(rows: Sequence[Line], words: Words) -> list[dict[str, Any]]:
+    """The cells that ended, the newest first, all text but the cell's number (from 1)."""
+    latest = list(_latest(rows).values())[::-1]
+    keys = c.varying_keys([r.get("setting") or {} for r in latest])
+    return [
+        {
+            "cell": c.shown_number(r["cell"]),
+            "setting": c.setting_name(r.get("setting") or {}, keys, words),
+            "load": c.load_name(r, words),
+            "goodput": words.per_s(r.get("goodput_per_s"), "req") if r.get("status") == "ok" else c.failure(r, words),
+            "share": words.share(r.get("share")),
+            "ttft": words.ms(c.percentile(r, "ttft_ms", "p50")),
+        }
+        for r in latest
+    ]
+
+
+def ended_titles(words: Words) -> dict[str, str]:
+    """Key of a row of `ended_rows` -> column title."""
+    return {
+        "cell": words.text("cell"),
+        "setting": words.text("setting"),
+        "load": words.text("load"),
+        "goodput": words.text("goodput"),
+        "share": words.text("inside targets"),
+        "ttft": "TTFT p50",
+    }
+
+
+def preemptions(lines: Sequence[Line]) -> float | None:
+    """Preemptions since the first line that is known of the cell that runs; the server counts over its life."""
+    told = [x.get("num_preemptions") for x in lines if x.get("cell") == lines[-1].get("cell")] if lines else []
+    known = [float(v) for v in told if v is not None]
+    return max(known[-1] - known[0], 0.0) if known else None
 
 
 def phase_text(phase: str, words: Words) -> str:
@@ -96,7 +152,7 @@ def client_sentence(line: Line, words: Words) -> tuple[bool, str]:
 
 def growing_result(rows: Sequence[Line]) -> dict[str, Any]:
     """The ended cells as a result object without a choice, for the frontier so far. The last line of a cell counts."""
-    latest = {int(r["cell"]): dict(r) for r in rows if isinstance(r.get("cell"), int) and not r.get("drift")}
+    latest = _latest(rows)
     cells = [latest[n] for n in sorted(latest)]
     on = frontier([x for x in cells if x.get("status") == "ok"])
     return {"cells": [{**x, "on_frontier": x["cell"] in on} for x in cells], "choice": {}}

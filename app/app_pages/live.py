@@ -3,11 +3,14 @@
 from collections.abc import Mapping
 from typing import Any
 
+import pandas as pd
+import plotly.graph_objects as go
 import streamlit as st
 
 from app import jobs, status, ui
 from app.views import live as charts
 from app.views.frontier import frontier_figure
+from runner.plan import is_search
 from runner.queue import read_config
 from storage.errors import GoodputError
 from storage.side_files import LIVE, SweepSummary, ask, asked, read_lines, read_state, status_of
@@ -17,10 +20,19 @@ LOOK_EVERY_S = 2.0  # drawing costs time on the machine that measures
 WATCHED = ("queued", *LIVE)
 chosen = ui.chosen_sweep(WATCHED)
 if chosen is None:
-    ui.say(w.text("Nothing is being measured."), level=2)
-    st.page_link(ui.START, label=w.text("Start a demo"))
-    st.page_link(ui.NEW, label=w.text("Set up a sweep"))
+    with st.container(border=True):
+        ui.say(w.text("Nothing is being measured."), level=2)
+        ui.say(w.text("A sweep that runs is watched here, from any browser; it goes on when the browser is closed."))
+        st.page_link(ui.START, label=w.text("Start a demo"))
+        st.page_link(ui.NEW, label=w.text("Set up a sweep"))
+        st.page_link(ui.RESULTS, label=w.text("Look at results"))
     st.stop()
+# sentences that change must not push what stands below them
+st.html(
+    "<style>.st-key-live-sentence {min-height: 3.2rem} .st-key-live-health {min-height: 4.6rem} "
+    "@media (max-width: 640px) {.st-key-live-sentence {min-height: 6.4rem} .st-key-live-health {min-height: 7.8rem}}"
+    "</style>"
+)
 st.query_params["sweep"] = chosen.sweep_id
 try:
     config = read_config(chosen.folder)
@@ -70,30 +82,48 @@ def by_hand(sweep: SweepSummary, waiting_for: Mapping[str, Any]) -> None:
     st.button(w.text("Continue"), key="continue", type="primary", on_click=ui.attempt, args=(jobs.go_on, sweep.folder))
 
 
-def numbers(line: status.Line) -> None:
+def numbers(lines: list[dict[str, Any]]) -> None:
     """Counts of the cell that runs."""
+    line = lines[-1] if lines else {}
     shown = {
-        w.text("sent"): line.get("sent"),
-        w.text("completed"): line.get("completed"),
-        w.text("failed"): line.get("failed"),
-        w.text("rejected"): line.get("rejected"),
-        w.text("open now"): line.get("open_streams"),
-        w.text("running"): line.get("running"),
-        w.text("waiting"): line.get("waiting"),
-        w.text("preemptions"): line.get("num_preemptions"),
+        w.text("sent"): w.count(line.get("sent")),
+        w.text("completed"): w.count(line.get("completed")),
+        w.text("failed"): w.count(line.get("failed")),
+        w.text("rejected"): w.count(line.get("rejected")),
+        w.text("open now"): w.count(line.get("open_streams")),
+        w.text("running"): w.count(line.get("running")),
+        w.text("waiting"): w.count(line.get("waiting")),
+        w.text("KV cache"): w.share(line.get("kv_cache_usage")),
+        w.text("preemptions"): w.count(status.preemptions(lines)),
     }
-    with st.container(horizontal=True, gap="medium"):
+    with st.container(horizontal=True, gap="medium", key="live-numbers"):
         for title, value in shown.items():
-            st.metric(title, w.count(value), width="content")
+            st.metric(title, value, width="content")
 
 
-def figures(lines: list[dict[str, object]], rows: list[dict[str, object]]) -> None:
-    """The frontier so far, and cause beside effect, second by second."""
-    dark = ui.dark()
-    if any(row.get("status") == "ok" for row in rows):
+def steady(fig: go.Figure) -> go.Figure:
+    """The same figure, in which a zoom outlives the next look."""
+    return fig.update_layout(uirevision="live")
+
+
+def so_far(rows: list[dict[str, Any]]) -> None:
+    """The frontier as it grows beside the cells that ended."""
+    picture, table = st.columns([3, 2], gap="large")
+    with picture:
         ui.say(w.text("Frontier so far"), level=3)
-        fig = status.unmarked(frontier_figure(status.growing_result(rows), w, dark=dark, height=380))
-        ui.chart(fig, "live-frontier", w.text("goodput against raw output of the cells that ended"))
+        fig = status.unmarked(frontier_figure(status.growing_result(rows), w, dark=ui.dark(), height=380))
+        ui.chart(steady(fig), "live-frontier", w.text("goodput against raw output of the cells that ended"))
+    with table:
+        ui.say(w.text("Cells that ended"), level=3)
+        titles = status.ended_titles(w)
+        st.dataframe(
+            pd.DataFrame(status.ended_rows(rows, w), columns=list(titles)),
+            hide_index=True, height=360, column_config=titles, key="live-cells", alt=w.text("cells that ended"),
+        )  # fmt: skip
+
+
+def second_by_second(lines: list[dict[str, Any]]) -> None:
+    """Cause beside effect: what people feel, and what the server has in hand."""
     ui.say(w.text("Second by second"), level=3)
     small = {
         "ttft": (charts.latency_figure, w.text("first token times")),
@@ -103,23 +133,38 @@ def figures(lines: list[dict[str, object]], rows: list[dict[str, object]]) -> No
     }
     for place, (key, (figure, alt)) in zip([*st.columns(2), *st.columns(2)], small.items(), strict=True):
         with place:
-            ui.chart(figure(lines, w, dark=dark), f"live-{key}", alt)
+            ui.chart(steady(figure(lines, w, dark=ui.dark())), f"live-{key}", alt)
+
+
+def health(lines: list[dict[str, Any]]) -> None:
+    """Is it the server or are we the limit; and what went wrong, a row a kind of error. Both have their fixed place."""
+    line = lines[-1] if lines else {}
+    own, wrong = st.columns(2, gap="large")
+    with own:
+        ui.say(w.text("The load generator"), level=3)
+        well, sentence = status.client_sentence(line, w)
+        with st.container(key="live-health"):
+            (st.success if well and lines else st.warning if lines else st.info)(ui.plain(sentence))
+        ui.chart(steady(charts.client_figure(lines, w, dark=ui.dark())), "live-client", w.text("lateness of our own"))
+    with wrong:
+        ui.say(w.text("Errors of this cell"), level=3)
+        errors = status.error_rows(line)
+        with st.container(height=300, border=False):
+            if errors:
+                titles = {"kind": w.text("kind"), "count": w.text("count")}
+                st.dataframe(errors, hide_index=True, column_config=titles, alt=w.text("errors by kind"))
+            else:
+                ui.note(w.text("None."))
 
 
 def draw(sweep: SweepSummary) -> None:
-    """One look at the files."""
+    """One look at the files. Every part has its place and height from the first look on: nothing jumps."""
     now = status_of(sweep.folder)
     if now not in WATCHED and st.session_state.get("watching") == sweep.sweep_id:
         st.rerun()
     state = read_state(sweep.folder) or {}
     lines = read_lines(sweep.folder, "live.jsonl", last=status.LINES)
     rows = read_lines(sweep.folder, "cells.jsonl")
-    line = lines[-1] if lines else {}
-    if now == "queued":
-        jobs.ensure_worker(ui.data_dir())
-        ui.say(w.text("Waiting for the sweep before it to end, or for the worker to start."))
-    elif now in LIVE:
-        ui.say(status.cell_sentence(line, config, w))
     if now in LIVE and isinstance(state.get("waiting_for"), dict):
         by_hand(sweep, state["waiting_for"])
     done, total = int(state.get("cells_done") or 0), int(state.get("cells_total") or 1)
@@ -128,20 +173,22 @@ def draw(sweep: SweepSummary) -> None:
     text = " · ".join([ui.status_text(now), progress, *([left] if now in LIVE and lines else [])])
     st.progress(status.share_done(lines, done, total) if now in LIVE else status.share_done([], done, total), text)
     if now in WATCHED:
+        with st.container(key="live-sentence"):
+            ui.say(now_sentence(now, lines, rows))
         controls(sweep)
-    if not lines:
-        return
-    numbers(line)
-    errors = status.error_rows(line)
-    if errors:
-        ui.say(w.text("Errors of this cell"), level=3)
-        st.dataframe(errors, hide_index=True, column_config={"kind": w.text("kind"), "count": w.text("count")})
-    figures(lines, rows)
-    well, sentence = status.client_sentence(line, w)
-    if well:
-        ui.note(sentence)
-    else:
-        st.warning(ui.plain(sentence))
+    numbers(lines)
+    so_far(rows)
+    second_by_second(lines)
+    health(lines)
+
+
+def now_sentence(now: str, lines: list[dict[str, Any]], rows: list[dict[str, Any]]) -> str:
+    """What happens right now."""
+    if now == "queued":
+        jobs.ensure_worker(ui.data_dir())
+        return w.text("Waiting for the sweep before it to end, or for the worker to start.")
+    told = status.cell_sentence(lines[-1] if lines else {"phase": "starting"}, config, w, rows)
+    return f"{told} {w.text('The number of cells changes as the search goes.')}" if is_search(config) else told
 
 
 ui.note(" · ".join(filter(None, [ui.when(chosen.created_unix_ns), ui.simulated(chosen)])))

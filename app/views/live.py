@@ -18,9 +18,14 @@ def thin(lines: Sequence[Mapping[str, Any]], most: int = MAX_POINTS) -> list[Map
 
 
 def _chart(
-    lines: Sequence[Mapping[str, Any]], keys: Mapping[str, str], y_title: str, words: Words, dark: bool
+    lines: Sequence[Mapping[str, Any]],
+    keys: Mapping[str, str],
+    y_title: str,
+    words: Words,
+    dark: bool,
+    height: int = 220,
 ) -> go.Figure:
-    fig = theme.figure(words.text("time (s)"), y_title, dark=dark, height=220)
+    fig = theme.figure(words.text("time (s)"), y_title, dark=dark, height=height)
     kept = thin(lines)
     seconds = [line.get("at_s") for line in kept]
     values: list[float | None] = []

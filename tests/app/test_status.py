@@ -39,7 +39,7 @@ def test_the_running_cell_is_named() -> None:
     config = make_config()
     line = {"cell": 1, "phase": "measure"}
     assert status.cell_sentence(line, config, ENGLISH) == "Cell 2 of 2, max_num_seqs 8 at 1 req/s: measuring."
-    assert status.cell_sentence({"cell": None, "phase": "idle"}, config, ENGLISH).startswith("waiting until")
+    assert status.cell_sentence({"cell": None, "phase": "idle"}, config, ENGLISH).startswith("Waiting until")
 
 
 @pytest.mark.parametrize(("lag", "cpu", "well"), [(2.0, 0.2, True), (80.0, 0.2, False), (2.0, 0.97, False)])
@@ -63,3 +63,33 @@ def test_errors_are_grouped_most_frequent_first() -> None:
     """One row a kind, however many requests failed."""
     found = status.error_rows({"errors": {"timeout": 2, "server_error": 40}})
     assert found == [{"kind": "server error", "count": 40}, {"kind": "timeout", "count": 2}]
+
+
+def test_the_running_cell_of_a_search_is_the_next_one() -> None:
+    """A search has no plan: the cell after those that ended is known from them, a later one is not yet."""
+    config = make_config(run={"duration_s": 100, "warmup_s": 0, "find_rate": True})
+    first = status.cell_sentence({"cell": 0, "phase": "measure", "cells_total": 9}, config, ENGLISH)
+    assert first.startswith("Cell 1 of 9, max_num_seqs 4 at ")
+    assert status.cell_sentence({"cell": 5, "phase": "measure"}, config, ENGLISH) == "Measuring."
+    row = {"cell": 5, "setting": {"max_num_seqs": 8}, "load": {"request_rate": 3.0}, "repeat": 0}
+    told = status.cell_sentence({"cell": 5, "phase": "drain", "cells_total": 2}, config, ENGLISH, [row])
+    assert told.startswith("Cell 6 of 6, max_num_seqs 8 at 3 req/s:")
+
+
+def test_ended_cells_are_listed_newest_first() -> None:
+    """Each once, by its last line; a failed one with its reason; the check for drift is none of them."""
+    rows = made_up_result()["cells"]
+    failed = next(r for r in rows if r["status"] == "failed")
+    shown = status.ended_rows([rows[0], failed, {**rows[1], "drift": True}], ENGLISH)
+    assert [r["cell"] for r in shown] == [failed["cell"] + 1, 1]
+    assert shown[0]["goodput"] == "failed: out of memory"
+    assert set(shown[0]) == set(status.ended_titles(ENGLISH))
+    assert status.ended_rows([], ENGLISH) == []
+
+
+def test_preemptions_are_those_of_the_cell() -> None:
+    """The server counts over its life: the first line of the cell is where counting begins."""
+    lines = [{"cell": 0, "num_preemptions": 7}, {"cell": 1, "num_preemptions": 9}, {"cell": 1, "num_preemptions": 12}]
+    assert status.preemptions(lines) == 3.0
+    assert status.preemptions([{"cell": 1}]) is None
+    assert status.preemptions([]) is None
