@@ -130,7 +130,7 @@ def test_a_run_without_metrics_is_a_run(case_id: str, swept: Swept) -> None:
 
 @pytest.mark.parametrize("case_id", ["E12"])
 def test_the_key_is_nowhere(case_id: str, swept: Swept) -> None:
-    """It was sent and came back in error texts; database, files, result, page, exports and debug log have it nowhere."""
+    """It was sent and came back in error texts; database, files, result, page, exports and debug log have none."""
     assert (swept.requests["error_kind"] == "server_error").any()
     assert any("***" in text for text in swept.requests["error_detail"].dropna())
     texts = [path.read_bytes() for path in swept.folder.parent.rglob("*") if path.is_file()]
