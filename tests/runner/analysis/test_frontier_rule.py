@@ -2,10 +2,11 @@
 
 from typing import Any
 
+import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from runner.analysis.frontier import best_by_load, frontier, is_valid, load_level, sustainable_load
+from runner.analysis.frontier import best_by_load, frontier, frontier_chances, is_valid, load_level, sustainable_load
 
 
 def row(cell: int, tokens: float, goodput: float, *, rate: float = 1.0, share: float = 1.0, **changes: Any) -> Any:  # noqa: ANN401
@@ -82,3 +83,21 @@ def test_load_level_of_each_axis() -> None:
     assert load_level({"request_rate": 2.5}) == 2.5
     assert load_level({"max_concurrency": 8, "chat_max_in_flight": 2}) == 8.0
     assert load_level({"chat_max_in_flight": 2}) is None
+
+
+def test_the_chance_of_being_on_the_frontier_counts_the_draws() -> None:
+    """Of four draws the second point beats the first in one; a third that is worse in both every time has none."""
+    tokens = np.array([[10, 10, 10, 10], [9, 9, 9, 11], [1, 1, 1, 1]], dtype=float)
+    goodput = np.array([[5, 5, 5, 5], [6, 6, 4, 6], [0, 0, 0, 0]], dtype=float)
+    assert frontier_chances(tokens, goodput).tolist() == [0.75, 0.75, 0.0]
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), min_size=1, max_size=12))
+def test_one_draw_is_the_frontier_itself(points: list[tuple[int, int]]) -> None:
+    """With a single draw a chance is 1 for exactly the points of `frontier`, equals included."""
+    values = np.array(points, dtype=float)
+    chances = frontier_chances(values[:, :1], values[:, 1:])
+    rows = [row(i, tokens, goodput) for i, (tokens, goodput) in enumerate(points)]
+    assert {i for i, chance in enumerate(chances) if chance == 1.0} == frontier(rows)
+    assert set(chances.tolist()) <= {0.0, 1.0}

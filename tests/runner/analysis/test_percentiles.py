@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from runner.analysis.percentiles import interval, needs, percentiles
+from runner.analysis.gaps import Floats
+from runner.analysis.percentiles import LEVELS, interval, needs, percentiles, percentiles_with_intervals, ranks
 
 
 @pytest.mark.parametrize(("q", "n"), [(0.50, 6), (0.90, 36), (0.95, 72), (0.99, 368)])
@@ -64,3 +65,72 @@ def test_percentiles_are_observed_ordered_and_inside_their_interval(values: list
         bounds = interval(array, q)
         assert bounds is not None
         assert bounds[0] <= value <= bounds[1]
+
+
+@pytest.mark.parametrize(
+    ("n", "low", "high"), [(6, 1, 6), (10, 2, 9), (20, 6, 15), (25, 8, 18), (50, 18, 33), (100, 40, 61)]
+)
+def test_ranks_of_the_median_are_those_of_the_sign_test(n: int, low: int, high: int) -> None:
+    """Two-sided 5 % points of the sign test (Dixon and Mood 1946): 0, 1, 5, 7, 17 and 39, each one below the rank."""
+    assert ranks(n, 0.5) == (low, high)
+
+
+def test_ranks_of_a_high_percentile_are_those_of_the_binomial_table() -> None:
+    """P90 of 100: P(B <= 83) = .021 and P(B <= 84) = .040, P(B >= 96) = .024 and P(B >= 95) = .058."""
+    assert ranks(100, 0.9) == (84, 96)
+    assert ranks(35, 0.9) == (28, 36)  # no 36th of 35: that side is open
+    assert ranks(36, 0.9) == (29, 36)
+
+
+def independent(n: int) -> Floats:
+    """0..n-1 so mixed that neighbours have nothing to do with each other."""
+    return (np.arange(n) * 0.6180339887498949) % 1.0 * n // 1.0
+
+
+def test_intervals_of_independent_values_are_the_plain_ones() -> None:
+    """Values spread evenly in time have no design effect; sides that n cannot carry are null, and how many could."""
+    found = percentiles_with_intervals(independent(100))
+    assert (found["p50_low"], found["p50_high"]) == interval(independent(100), 0.5)
+    assert (found["p90_low"], found["p90_high"]) == interval(independent(100), 0.9)
+    assert (found["p99"], found["p99_low"], found["p99_high"]) == (None, None, None)
+    assert found["needs"]["p99"] == 368
+    assert "p50" not in found["needs"]
+
+
+def test_too_few_values_say_how_many_are_needed() -> None:
+    """Nothing at all, and five values: every level is null and wants 6, 36, 72, 368."""
+    for n in (0, 5):
+        found = percentiles_with_intervals(np.arange(float(n)))
+        assert {found[f"{name}{side}"] for name in LEVELS for side in ("", "_low", "_high")} == {None}
+        assert found["needs"] == {"p50": 6, "p90": 36, "p95": 72, "p99": 368}
+        assert found["n"] == n
+
+
+def test_values_that_come_in_bunches_count_less() -> None:
+    """Each value 10 times in a row is hardly more than one: a wider interval, and sides that are open."""
+    bunched = np.repeat(independent(40), 10)
+    plain, found = interval(bunched, 0.5), percentiles_with_intervals(bunched)
+    assert plain is not None
+    assert found["p50_high"] - found["p50_low"] > 1.5 * (plain[1] - plain[0])
+    assert found["p95_low"] is not None
+    assert found["p95_high"] is None
+    assert found["needs"]["p95"] > 400
+
+
+def test_equal_values_have_no_width() -> None:
+    """All the same: every level and both its sides are that value, and nothing is needed."""
+    found = percentiles_with_intervals(np.full(400, 0.7))
+    assert {found[f"{name}{side}"] for name in LEVELS for side in ("", "_low", "_high")} == {0.7}
+    assert found["needs"] == {}
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.floats(0, 1e6), min_size=6, max_size=500))
+def test_each_percentile_lies_between_its_sides(values: list[float]) -> None:
+    """In any order of arrival; an open side is named with what would close it, a closed level is not."""
+    found = percentiles_with_intervals(np.array(values))
+    for name in LEVELS:
+        low, at, high = found[f"{name}_low"], found[name], found[f"{name}_high"]
+        assert (None in (low, high)) == (name in found["needs"])
+        if at is not None:
+            assert (at if low is None else low) <= at <= (at if high is None else high)

@@ -1,6 +1,9 @@
 """Steady state and overload, from streams whose truth is known."""
 
 import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from runner.analysis.requests import request_table
 from runner.analysis.steady import mser5, no_steady_state, overload_signs
@@ -33,6 +36,22 @@ def test_independent_values_are_rarely_called_drifting() -> None:
     rng = np.random.default_rng(1)
     for n, most in ((100, 0.06), (200, 0.03)):
         assert np.mean([no_steady_state(rng.exponential(1.0, n)) for _ in range(500)]) < most
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.integers(0, 50), min_size=100, max_size=300))
+def test_the_cut_is_that_of_the_formula(values: list[int]) -> None:
+    """White's rule term by term: of all cuts d up to half of the m batch means the one with the smallest
+    sum((Y_i - mean of the rest)^2, i > d) / (m - d)^2."""
+    means = np.array(values[: len(values) // 5 * 5], dtype=float).reshape(-1, 5).mean(axis=1)
+    m = len(means)
+    if np.ptp(values) == 0:
+        assert mser5(np.array(values, dtype=float)) == 0
+        return
+    scores = [((means[d:] - means[d:].mean()) ** 2).sum() / (m - d) ** 2 for d in range(m // 2 + 1)]
+    cut = mser5(np.array(values, dtype=float))
+    assert cut is not None
+    assert scores[cut // 5] == pytest.approx(min(scores), abs=1e-9)
 
 
 def queue(rate: float, service_s: float, window_s: int = 100) -> list[RequestRecord]:
