@@ -14,7 +14,8 @@ from runner.config import LOAD_AXES, Scalar, SweepConfig, is_load_key
 from runner.engines.knowledge import engine_oddities, longest_tokens
 from runner.errors import ConfigError
 from runner.estimate import cell_seconds, count_starts, sweep_seconds
-from runner.plan import count_points, plan_cells
+from runner.plan import count_points
+from runner.search.course import expected_cells
 from runner.simulator.cost_model import largest_safe_token_budget
 from runner.simulator.presets import DEFAULT_PRESET, list_presets, resolve_preset
 
@@ -141,12 +142,12 @@ def usual(options: Sequence[str]) -> int:
 
 
 def size_of(config: SweepConfig) -> Size:
-    """Cells, starts and time of a sweep, also of an absurdly large one."""
+    """Cells, starts and time of a sweep, also of an absurdly large one; of a search as expected."""
     cells = count_points(config)
     if cells > PLAN_UP_TO:
         return Size(cells, None, cells * cell_seconds(config))
-    plans = plan_cells(config)
-    return Size(cells, count_starts(plans), sweep_seconds(config, plans))
+    plans = expected_cells(config)
+    return Size(len(plans), count_starts(plans), sweep_seconds(config, plans))
 
 
 def safe_budgets(config: SweepConfig) -> dict[int, int]:

@@ -159,6 +159,58 @@ def choice(w: Words) -> list[Entry]:
     ]
 
 
+def searches(w: Words) -> list[Entry]:
+    """What the quick check, the searches and the comparisons say, and how sure that is."""
+    return [
+        (
+            w.text("quick check"),
+            w.text(
+                "1, 2, 4 and 8 people chat in short turns, 15 s each, with the server as it is. It tells the most "
+                "people of whom 90 % of the answers seen kept 1 s and 150 ms. So few answers prove nothing: no "
+                "interval is given, and a sweep may find less."
+            ),
+        ),
+        (
+            w.text("largest load"),
+            w.text(
+                "For each setting the load is raised and lowered until the share wanted is crossed, each time with "
+                "other arrivals; a curve through all of them gives the load and its interval. Where the share falls "
+                "slowly there is no sharp limit, and it says so."
+            ),
+        ),
+        (
+            w.text("best setting within a time"),
+            w.text(
+                "All settings are looked at shortly, the worse half is dropped, the rest is measured longer; at last "
+                "the winner is held against the present setting. A short time gives an indication."
+            ),
+        ),
+        (
+            w.text("comparison"),
+            w.text(
+                "Where both sides saw the same arrivals, request by request; else by their intervals. With several "
+                "settings the threshold is made stricter (Holm). A difference that may be chance is called noise."
+            ),
+        ),
+    ]
+
+
+def other_tools(w: Words) -> list[Entry]:
+    """How other tools define what they call by the same names; an imported result carries this as a badge."""
+    return [
+        (w.text("all of them"), w.text("TTFT counts from sending, so a client that falls behind hides the queue.")),
+        (
+            "vLLM, SGLang",
+            w.text(
+                "TPOT is (E2E - TTFT) / (tokens - 1). vLLM takes a chunk that only names the role for the first token."
+            ),
+        ),
+        ("guidellm", w.text("TPOT is E2E by all tokens: it includes TTFT.")),
+        ("aiperf", w.text("Its ITL is vLLM's TPOT; its inter-chunk latency is vLLM's ITL.")),
+        ("llmperf", w.text("Its ITL includes TTFT.")),
+    ]
+
+
 def limits(w: Words) -> list[Entry]:
     """What this tool cannot know."""
     return [
@@ -198,5 +250,6 @@ def sources(w: Words) -> list[Entry]:
         ("Sarathi-Serve (OSDI 2024)", w.text("chunked prefill, stalls of running answers, targets on token gaps")),
         ("Etalon (2024)", w.text("token deadlines and the fluidity index")),
         ("MLPerf Inference", w.text("targets of Llama chat scenarios")),
+        ("Splitwise (ISCA 2024)", w.text("the public traces of Azure: arrivals and lengths of chats and of code")),
         ("Orca (OSDI 2022), vLLM (SOSP 2023)", w.text("iteration-level batching, paged KV cache")),
     ]

@@ -6,9 +6,10 @@ from typing import Any
 import streamlit as st
 
 from app import backends, cache, quick_check, ui
+from app.thumbnail import alt_text, frontier_svg
 from app.words import Words
 from storage.errors import GoodputError
-from storage.side_files import LIVE, SweepSummary, read_state
+from storage.side_files import LIVE, SweepSummary, read_lines, read_state
 
 
 def running(sweep: SweepSummary, w: Words) -> None:
@@ -39,6 +40,16 @@ def row(sweep: SweepSummary, w: Words) -> None:
             ui.say(said)
         progress = w.text("{done} of {total} cells", done=w.count(sweep.cells_done), total=w.count(sweep.cells_total))
         ui.note(" · ".join(filter(None, [ui.simulated(sweep), progress, ui.when(sweep.created_unix_ns)])))
+
+
+def sample(sweep: SweepSummary, w: Words) -> None:
+    """A recorded sweep, with a small picture of what it found."""
+    words_of_it, picture = st.columns([5, 2], gap="medium", vertical_alignment="center")
+    with words_of_it:
+        row(sweep, w)
+    drawn = frontier_svg(read_lines(sweep.folder, "cells.jsonl"), w, dark=ui.dark())
+    if drawn:
+        picture.image(drawn, caption=ui.plain(alt_text(w)))
 
 
 def _why_nothing(sweep: SweepSummary, w: Words) -> str | None:

@@ -7,6 +7,7 @@ from app import new_sweep_parts as parts
 from runner.config import parse_sweep
 from runner.engines.check import check_control
 from runner.saved_backends import saved_backends
+from runner.search.course import check_budget
 from storage.errors import GoodputError
 
 w = ui.words()
@@ -43,6 +44,7 @@ with beside.container(key="beside"):
         raw = forms.sweep_data(name, backend, grid, classes, run, traces)
         config = parse_sweep(raw, w.text("This sweep"), saved)
         check_control(config)
+        check_budget(config)
     except GoodputError as e:
         st.error(ui.plain(e))
         st.stop()

@@ -13,11 +13,13 @@ from storage.side_files import LIVE, list_sweeps
 w = ui.words()
 SWEEPS_A_PAGE = 12
 ui.say("Goodput Lab", level=1)
-ui.say(
-    w.text(
-        "Finds the batch settings at which your own LLM server keeps its promises: first words in time, and no freezes."
+with st.container(key="tagline"):
+    ui.say(
+        w.text(
+            "Finds the batch settings at which your own LLM server keeps its promises: first words in time, and no "
+            "freezes."
+        )
     )
-)
 sweeps = list_sweeps(ui.data_dir())
 for sweep in [s for s in sweeps if s.status in ("queued", *LIVE)][:3]:
     start_parts.running(sweep, w)
@@ -80,7 +82,7 @@ if samples:
     ui.note(w.text("Recorded on another machine; it came with the program. It says nothing about your server."))
     with st.container(key="samples"):
         for sample in samples:
-            start_parts.row(sample, w)
+            start_parts.sample(sample, w)
 
 servers = cache.servers()
 looking.empty()
