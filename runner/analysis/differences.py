@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from runner.analysis.gaps import Floats
 from runner.analysis.intervals import holm, wilson
 from runner.analysis.sections import METRICS, Sections, cut, draw, each_run, estimates, section_count, steps_of
 from runner.analysis.sides import Run
@@ -81,10 +82,11 @@ def differences(
         a, b = (cut(side, spans, each, names) for side in both)
     else:
         a, b = (cut(s, [(r.start_ns, r.end_ns) for r in s], section_count(s, names), names) for s in runs)
-    return [_difference(a, b, metric, bool(pairs), unsteady.get(metric, 0.0)) for metric in METRICS]
+    in_turns = [run.turn for run in runs[0]] == [run.turn for run in runs[1]]
+    return [_difference(a, b, metric, bool(pairs), in_turns, unsteady.get(metric, 0.0)) for metric in METRICS]
 
 
-def _difference(a: Sections, b: Sections, metric: str, paired: bool, unsteady: float) -> Difference:
+def _difference(a: Sections, b: Sections, metric: str, paired: bool, in_turns: bool, unsteady: float) -> Difference:
     before, after = a.number(metric), b.number(metric)
     n_a, n_b = a.count(metric), b.count(metric)
     needed = max(a.needed(metric, n_a > 0), b.needed(metric, n_b > 0))
@@ -95,7 +97,7 @@ def _difference(a: Sections, b: Sections, metric: str, paired: bool, unsteady: f
     )  # fmt: skip
     if not enough or before is None or after is None:
         return bare
-    error, freedom = _error(a, b, metric, paired)
+    error, freedom = _error(a, b, metric, paired, in_turns)
     d = after - before
     half = t95(freedom) * error
     p = p_value(d / error, freedom) if error > 0 else 1.0 if d == 0 else 0.0
@@ -109,27 +111,35 @@ def _smallest(metric: str, before: float | None, unsteady: float) -> float:
     return max(part, SMALLEST_MS) if metric in BETTER_WHEN_LESS else part
 
 
-def _error(a: Sections, b: Sections, metric: str, paired: bool) -> tuple[float, int]:
-    """Standard error of the difference and its degrees of freedom: from resampled sections, or, if that is more, from
-    the spread between runs of the same setting."""
+def _error(a: Sections, b: Sections, metric: str, paired: bool, in_turns: bool) -> tuple[float, int]:
+    """Standard error of the difference and its degrees of freedom: from resampled sections of every run, or, if that
+    is more, from the spread between runs of the same setting."""
     steps = steps_of(a, b, metric)
-    k = len(a.seconds), len(b.seconds)
-    weights = draw(k[0], SEED), draw(k[1], SEED if paired else SEED + 1)
+    weights = draw(a, SEED), draw(b, SEED if paired else SEED + 1)
     drawn = estimates(b, weights[1], metric, steps) - estimates(a, weights[0], metric, steps)
-    fewest = min(k)
-    error = float(np.nanstd(drawn)) * math.sqrt(fewest / (fewest - 1)) if not np.isnan(drawn).all() else math.inf
+    each, freedom = (min(f(s) for s in (a, b)) for f in (_sections_each, _freedom))
+    error = float(np.nanstd(drawn)) * math.sqrt(each / (each - 1)) if not np.isnan(drawn).all() else math.inf
     if metric == "share" and not paired:
         error = max(error, math.hypot(_half(a), _half(b)) / 2)
-    found = error, fewest - 1
-    per_run = [estimates(s, each_run(s), metric, steps) for s in (a, b)]
-    if min(map(len, per_run)) < RUNS_TELL or any(np.isnan(v).any() for v in per_run):
-        return found
-    if paired:
-        spread = float(np.var(per_run[1] - per_run[0], ddof=1)) / len(per_run[0])
-        between = math.sqrt(spread), len(per_run[0]) - 1
-    else:
-        between = math.sqrt(sum(float(np.var(v, ddof=1)) / len(v) for v in per_run)), sum(map(len, per_run)) - 2
-    return max(found, between)
+    runs_a, runs_b = (estimates(s, each_run(s), metric, steps) for s in (a, b))
+    if min(len(runs_a), len(runs_b)) < RUNS_TELL or np.isnan([*runs_a, *runs_b]).any():
+        return error, freedom
+    return max((error, freedom), _between(runs_a, runs_b, paired or in_turns))
+
+
+def _between(a: Floats, b: Floats, together: bool) -> tuple[float, int]:
+    """From one number a run. `together`: run by run, for what one turn does to both drops out of their difference."""
+    if together:
+        return math.sqrt(float(np.var(b - a, ddof=1)) / len(a)), len(a) - 1
+    return math.sqrt(sum(float(np.var(v, ddof=1)) / len(v) for v in (a, b))), len(a) + len(b) - 2
+
+
+def _sections_each(sections: Sections) -> int:
+    return int(np.bincount(sections.run).min())
+
+
+def _freedom(sections: Sections) -> int:
+    return len(sections.run) - int(sections.run.max()) - 1
 
 
 def _half(sections: Sections) -> float:

@@ -112,10 +112,12 @@ def _cut(run: Run, span: tuple[float, float], each: int, names: Sequence[str]) -
     )
 
 
-def draw(sections: int, seed: int) -> Weights:
-    """Weights of resamples with replacement."""
-    even = np.full(sections, 1.0 / sections)
-    return np.random.default_rng(seed).multinomial(sections, even, size=RESAMPLES).astype(np.float64)
+def draw(sections: Sections, seed: int) -> Weights:
+    """Weights of resamples: sections of each run with replacement, every run as often as it was measured."""
+    random = np.random.default_rng(seed)
+    counts = np.bincount(sections.run)
+    parts = [random.multinomial(n, np.full(n, 1.0 / n), size=RESAMPLES) for n in counts.tolist()]
+    return np.concatenate(parts, axis=1).astype(np.float64)
 
 
 def each_run(sections: Sections) -> Weights:

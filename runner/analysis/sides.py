@@ -24,13 +24,14 @@ SAME_SHARE = 0.95  # of the requests of two runs that must be the same ones for 
 
 @dataclass(frozen=True)
 class Run:
-    """One measured cell. `seed`: that of its arrivals and lengths."""
+    """One measured cell. `seed`: of its arrivals and lengths; `turn`: which sweep of the side, and which repeat."""
 
     prepared: Prepared
     facts: CellFacts
     own: Verdicts
     flags: tuple[str, ...]
     seed: int
+    turn: tuple[int, int]
     start_ns: float
     end_ns: float
 
@@ -84,7 +85,7 @@ def side_of(sweeps: Sequence[Prepared], targets: Mapping[str, Slo], rule: GapRul
                 window = windows[facts.cell]
                 seed = prepared.config.run.seed + facts.repeat
                 edges = float(window["window_start_ns"]), float(window["window_end_ns"])
-                runs = (*runs, Run(prepared, facts, own, tuple(row["flags"]), seed, *edges))
+                runs = (*runs, Run(prepared, facts, own, tuple(row["flags"]), seed, (number, facts.repeat), *edges))
             elif facts.status == "failed":
                 failed = failed or str(row["error_kind"])
             found[key] = Spot(spot.setting, spot.load, runs, failed)
