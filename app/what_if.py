@@ -14,9 +14,11 @@ from runner.config import Length, RequestClass, SweepConfig
 from runner.config_errors import plain_error
 from runner.engines.knowledge import longest_tokens
 from runner.errors import ConfigError
+from runner.load.event_rate import mean_tokens
 from runner.plan import count_points
 from runner.saved_backends import FILE as BACKENDS
-from runner.simulator.cost_model import BatchShape, iteration_ms, largest_safe_token_budget
+from runner.simulator.capacity import capacity_per_s
+from runner.simulator.cost_model import largest_safe_token_budget
 from runner.simulator.presets import EngineProfile
 from runner.simulator.settings import USUAL_CONTEXT_TOKENS, USUAL_GAP_MS
 from runner.simulator.state import BLOCK_TOKENS
@@ -26,23 +28,12 @@ MOST_TOKENS = 2_000_000  # of all answers: a second or two on two slow cores, an
 LOADS = (0.25, 0.5, 0.9)  # of what the machine could do with full batches
 MOST_S = 4 * 3600.0  # of a cell, however slow the machine: the engine is looked at all the time
 LOOKS = 500  # at the engine in a cell, or one every 5 s
-Z90 = 1.2816  # of the normal distribution
 
 
 def profile_files(data_dir: Path) -> list[Path]:
     """TOML files of the data folder, and of its folder `profiles`, that may hold a cost model."""
     found = [*data_dir.glob("*.toml"), *(data_dir / "profiles").glob("*.toml")]
     return sorted(p for p in found if p.name != BACKENDS)
-
-
-def mean_tokens(length: Length) -> float:
-    """Mean of a length as it is drawn; a cut at `max` is taken into account only as a bound."""
-    if length.uniform:
-        return sum(length.uniform) / 2
-    if length.p50 is None or length.p90 is None:
-        return float(length.fixed or 0)
-    sigma = math.log(length.p90 / length.p50) / Z90
-    return min(length.p50 * math.exp(sigma * sigma / 2), length.max or math.inf)
 
 
 def class_tables(classes: Iterable[RequestClass]) -> list[dict[str, Any]]:
@@ -75,19 +66,6 @@ def classes_of(tables: Sequence[Mapping[str, Any]]) -> list[RequestClass]:
 def load_axis(classes: Sequence[Mapping[str, Any]]) -> str:
     """request_rate, or max_concurrency where all come in closed loops."""
     return "request_rate" if any(c.get("weight") for c in classes) else "max_concurrency"
-
-
-def capacity_per_s(profile: EngineProfile, classes: Sequence[RequestClass], max_num_seqs: int) -> float:
-    """Requests/s that full batches could answer: the prompt's iteration, and a share of an iteration a token."""
-    mix = [c for c in classes if c.weight] or list(classes)
-    weights = [c.weight or 1.0 for c in mix]
-    prompt = sum(w * mean_tokens(c.prompt_tokens) for w, c in zip(weights, mix, strict=True)) / sum(weights)
-    output = sum(w * mean_tokens(c.output_tokens) for w, c in zip(weights, mix, strict=True)) / sum(weights)
-    seqs = max(1, min(max_num_seqs, int(profile.kv_tokens / (prompt + output))))
-    context = prompt + output / 2
-    prefill_ms = iteration_ms(profile.cost, BatchShape(round(prompt), round(prompt**2)))
-    decode_ms = iteration_ms(profile.cost, BatchShape(0, 0, seqs, round(seqs * context))) / seqs
-    return 1000 / max(prefill_ms + output * decode_ms, 1e-3)
 
 
 def usual_loads(axis: str, capacity: float, max_num_seqs: int) -> str:

@@ -10,6 +10,7 @@ from app.views.schedulers import budget_sentences, goodput_by_load_figure, reaso
 from runner.analysis.result import score
 from runner.config import parse_sweep
 from runner.simulated_sweep import check_virtual
+from runner.simulator.capacity import capacity_per_s
 from runner.simulator.virtual_server import for_virtual_time
 from runner.what_if import misses_by_cell
 from storage.errors import GoodputError
@@ -37,7 +38,7 @@ with st.container(border=True):
         except GoodputError as e:
             st.error(ui.plain(e))
             st.stop()
-        capacity = what_if.capacity_per_s(speed.profile, classes, seqs)
+        capacity = capacity_per_s(speed.profile, classes, seqs)
         loads_place, requests_place = st.columns(2)
         loads = loads_place.text_input(
             w.text("Requests a second") if axis == "request_rate" else w.text("Requests at once"),
@@ -46,7 +47,7 @@ with st.container(border=True):
             key=f"rates-{workload}-{speed.name}-{seqs}",
         )
         requests = requests_place.select_slider(
-            w.text("Requests of the middle one"), what_if_parts.REQUESTS, value=200, format_func=w.count, key="requests"
+            w.text("Requests of the middle one"), what_if_parts.REQUESTS, value=400, format_func=w.count, key="requests"
         )
     picked = what_if_parts.schedulers(w)
 if not picked:
