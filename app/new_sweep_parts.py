@@ -1,7 +1,6 @@
 """Parts of the new-sweep page: which server, who uses it, what is varied, for how long; and what that comes to."""
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -83,6 +82,8 @@ def _saved(saved: Mapping[str, Any], w: Words) -> tuple[Backend, list[str]] | No
     name = links.follow("saved", sorted(saved), sorted(saved)[0])
     st.selectbox(w.text("Saved backend"), sorted(saved), key="saved", format_func=ui.plain)
     links.show("saved", name)
+    if saved[name].get("url"):
+        check(saved[name], w)
     ui.note(" · ".join(backends.settings_sentences(saved[name], w)))
     return name, backends.varied_by(saved[name])
 
@@ -168,18 +169,22 @@ def _recorded(data_dir: Path, w: Words) -> tuple[str, presets.Workload] | None:
 
 def edit_classes(key: str, rows: Sequence[presets.Row], traces: Sequence[str], w: Words) -> list[dict[str, Any]]:
     """The table of classes as it is now."""
-    number = partial(st.column_config.NumberColumn, width="small")
+    number = st.column_config.NumberColumn
     titles = {
         "name": st.column_config.TextColumn(w.text("class"), help=w.text("Lower-case letters, digits, _")),
-        "ttft_ms": number(w.text("first token (ms)"), help=w.text("Empty: no promise, background work."), min_value=1),
+        "ttft_ms": number("TTFT (ms)", help=w.text("First token. Empty: no promise, background work."), min_value=1),
         "gap_ms": number(w.text("gap (ms)"), min_value=1),
-        "weight": number(w.text("share of the rate"), help=w.text("Empty for a class with a fixed number of users.")),
-        "closed": number(w.text("or: users at once"), format="%d", min_value=1),
-        "think_s": number(w.text("who pause (s)"), min_value=0),
-        "rate": number(w.text("or: own rate (req/s)"), min_value=0),
-        "dump": number(w.text("or: all at once"), format="%d", min_value=1),
-        "dump_at_s": number(w.text("after (s)"), min_value=0),
-        "trace": st.column_config.SelectboxColumn(w.text("or: trace"), options=list(traces)),
+        "weight": number(
+            w.text("weight"), help=w.text("Its part of the rate; one of weight, users, rate, dump, trace.")
+        ),
+        "closed": number(
+            w.text("users"), format="%d", min_value=1, help=w.text("So many at once, each after another.")
+        ),
+        "think_s": number(w.text("pause (s)"), min_value=0, help=w.text("Of each user between two requests.")),
+        "rate": number(w.text("rate (req/s)"), min_value=0, help=w.text("A rate of its own, whatever is varied.")),
+        "dump": number(w.text("dump"), format="%d", min_value=1, help=w.text("So many requests at one moment.")),
+        "dump_at_s": number(w.text("dump at (s)"), min_value=0),
+        "trace": st.column_config.SelectboxColumn(w.text("trace"), options=list(traces)),
         "prompt_p50": number(w.text("prompt p50"), format="%d", min_value=1),
         "prompt_p90": number(w.text("prompt p90"), format="%d", min_value=1),
         "prompt_max": number(w.text("prompt max"), format="%d", min_value=1),

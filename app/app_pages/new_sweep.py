@@ -40,6 +40,9 @@ with form.container(key="form"):
 
 with beside.container(key="beside"):
     ui.say(w.text("What this is"), level=2)
+    if isinstance(backend, dict) and backend.get("url") == "":
+        st.info(ui.plain(w.text("Type the address of the server, such as http://127.0.0.1:8080.")))
+        st.stop()
     try:
         raw = forms.sweep_data(name, backend, grid, classes, run, traces)
         config = parse_sweep(raw, w.text("This sweep"), saved)

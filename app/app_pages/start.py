@@ -64,13 +64,11 @@ if len(sweeps) > SWEEPS_A_PAGE:
     wanted = str(st.text_input(w.text("Find by name"), type="search", key="find", bind="query-params") or "")
     found = [s for s in sweeps if wanted.casefold() in s.name.casefold()]
 pages = max(1, math.ceil(len(found) / SWEEPS_A_PAGE))
-page = int(st.session_state.get("page", 1)) if pages > 1 else 1
-shown = found[(min(page, pages) - 1) * SWEEPS_A_PAGE :][:SWEEPS_A_PAGE]
-with st.container(key="sweeps"):
-    for sweep in shown:
+listed = st.container(key="sweeps")  # filled when the page of the list is known, which is chosen below it
+page = st.pagination(pages, key="part", bind="query-params") if pages > 1 else 1
+with listed:
+    for sweep in found[(page - 1) * SWEEPS_A_PAGE :][:SWEEPS_A_PAGE]:
         start_parts.row(sweep, w)
-if pages > 1:
-    st.pagination(pages, key="page", bind="query-params")
 if not sweeps:
     ui.say(w.text("Nothing measured yet. What you measure is kept here, on this machine."))
 elif not found:

@@ -8,7 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from app.backends import check_connection, check_sentence, server_sentences, what_it_says
+from app.backends import (
+    check_connection,
+    check_sentence,
+    key_sentence,
+    look_at,
+    server_sentences,
+    settings_sentences,
+    what_it_says,
+)
 from app.words import ENGLISH
 from runner.config import parse_sweep
 from runner.errors import ConfigError
@@ -97,3 +105,34 @@ def test_a_server_without_models_and_metrics_says_how_to_mend_it() -> None:
            "metrics_hint": "start llama-server with --metrics", "notes": ["lists no model"]}  # fmt: skip
     expected = ["llama.cpp.", "Metrics: start llama-server with --metrics.", "lists no model"]
     assert server_sentences(row, None, ENGLISH) == server_sentences(row, "llama_cpp", ENGLISH) == expected
+
+
+def test_a_typed_address_is_looked_at(engine: str) -> None:
+    """A server tells what it is; nobody there, or no address at all, is a sentence."""
+    row, problem = look_at(f"{engine}/v1/", ENGLISH)
+    assert row
+    assert (row["kind"], problem) == ("simulated", None)
+    for url in (f"127.0.0.1:{free_port()}", "file:///etc/passwd", "http://a b"):
+        row, problem = look_at(url, ENGLISH)
+        assert row is None
+        assert problem
+
+
+def test_how_settings_are_applied_is_said_without_the_command() -> None:
+    """The program and what it can vary; arguments, which may hold paths, are not told."""
+    control = {"mode": "process", "command": ["/opt/llama-server", "-m", "/secret/x.gguf", "-np", "{max_num_seqs}"]}
+    assert settings_sentences({"control": control}, ENGLISH) == [
+        "Goodput Lab starts it anew for each setting: llama-server.",
+        "It can vary max_num_seqs.",
+    ]
+    hook = {"mode": "command", "command": ["./set.sh", "{url}"], "env": {"OLLAMA_NUM_PARALLEL": "{max_num_seqs}"}}
+    assert settings_sentences({"control": hook}, ENGLISH)[1] == "It can vary max_num_seqs."
+    assert settings_sentences({}, ENGLISH) == ["Its settings stay as they are; only the load is varied."]
+
+
+def test_a_key_is_told_by_the_name_of_its_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Set or not set; never what it holds."""
+    monkeypatch.setenv("LLM_KEY", "sk-very-secret")
+    assert key_sentence("LLM_KEY", ENGLISH) == "Its key is in the environment variable LLM_KEY."
+    assert "is not set" in str(key_sentence("LLM_KEY_THAT_IS_NOT", ENGLISH))
+    assert key_sentence(None, ENGLISH) is None

@@ -198,12 +198,14 @@ def test_a_new_sweep_is_sized_and_queued(opened: Open, data_dir: Path) -> None:
 
 
 def test_a_form_that_is_no_sweep_says_why_in_one_sentence(opened: Open, data_dir: Path) -> None:
-    """A server without an address is not started; the sentence names the key."""
+    """A server without an address is asked for, a wrong one is told; neither can be started."""
     at = opened(ui.NEW)
     at.button_group(key="server").set_value("address")
+    assert "Type the address" in shown(fine(at.run()))
+    at.text_input(key="url").set_value("ftp://host")
     fine(at.run())
     assert len(at.error) == 1
-    assert "url" in at.error[0].value
+    assert "is not a web address" in at.error[0].value
     assert list_sweeps(data_dir) == []
 
 

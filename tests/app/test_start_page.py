@@ -129,7 +129,8 @@ def test_200_sweeps_are_listed_at_once(opened: Open, data_dir: Path) -> None:
 
 
 def test_an_address_carries_the_search_of_the_list(opened: Open, data_dir: Path) -> None:
-    """A link to the sweeps of a name opens with them."""
+    """A link to the sweeps of a name, or to a later part of the list, opens with them."""
     for number in range(13):
         enqueue(data_dir, quick_config(name=f"sweep {number}"), "test")
     assert len(opened(find="sweep 1").get("page_link")) == 4  # 1, 10, 11, 12
+    assert len(opened(part="2").get("page_link")) == 1
