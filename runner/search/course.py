@@ -62,7 +62,7 @@ def check_budget(config: SweepConfig) -> None:
         return
     race = race_of(config)
     lanes, level = min(2, len(race.lanes)), (len(race.axis.levels) - 1) // 2
-    least = 2 * lanes * (race.cell_s(race.shortest_s(level)) + race.start_s([]))
+    least = 2 * lanes * (race.cell_s(race.shortest_s(level), []) + race.start_s([]))
     if race.budget_s < least:
         minutes = int(-(-least // 60))
         raise ConfigError(

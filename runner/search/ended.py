@@ -26,6 +26,7 @@ class Ended:
     window_s: float
     work_per_s: float  # output tokens of the classes without targets
     took_s: float  # from the first arrival to the end of the drain
+    drain_s: float  # of that, behind the window
     began_unix_s: float | None  # null in virtual time, which has no clock on the wall
     strain: float  # P90 of TTFT and P95 of the gaps against their targets, the larger of them; 1 at the target
 
@@ -64,6 +65,7 @@ def ended_cell(
         window_s=(end - start) / 1e9 if start is not None and end is not None else 0.0,
         work_per_s=sum(float(c["output_tok_per_s"] or 0) for c in classes.values() if not c.get("judged")),
         took_s=(record.end_ns or 0) / 1e9 if record else 0.0,
+        drain_s=((record.end_ns or 0) - end) / 1e9 if record and end is not None else 0.0,
         began_unix_s=clock / 1e9 if clock is not None else None,
         strain=max((_strain(classes[name], slo) for name, slo in targets.items() if name in classes), default=0.0),
     )

@@ -1,14 +1,14 @@
 """The best setting that can be found within a time: which cell comes next. PURE.
 
-Rounds: all lanes (a setting with its caps) at one load of the file and with the same arrivals, so that they are
-compared in pairs. Then those that keep their targets there go on to a higher load; if none does, the better half goes
-on to a lower one. Half the loads fall away in a round, and half the lanes where time is short, so that later rounds
-have longer windows. The rest of the time verifies the winner against the present setting, in pairs of new arrivals;
-when the winner does not stand it, the next best one is verified.
+Rounds: every lane (a setting with its caps) halves the loads of the file for itself: from the middle on to a higher
+one when it keeps its targets, else to a lower one, all lanes with the same arrivals, so that they are compared in
+pairs. After a round the lanes fall away that cannot keep what another one does, and where time is short the more
+strained half of the others, so that later rounds have longer windows. The rest of the time verifies the winner against
+the present setting, in pairs of new arrivals; when the winner does not stand it, the next best one is verified.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from runner.analysis.intervals import pool
@@ -19,136 +19,205 @@ from runner.search.race import Race, Standing, race_of
 
 FINALISTS = 3
 PAIRS = 2  # of verification
-MOST_PAIRS = 6
-GOES_ON = 0.2  # probability of keeping the targets with which a lane goes on to a higher load
-RESERVE = 0.4  # at most so much of the time is set aside for the verification
+MOST_PAIRS = 4
+GOES_ON = 0.2  # probability of keeping the targets with which a load is not given up
+RESERVE = 0.3  # at most so much of the time is set aside for the verification
 FIRST = 0.5  # at most so much of it goes into the first round
+OUT = 0.02  # a lane with less probability of keeping the targets is no rival
 FORESEEN = 0.5  # what is thought of a lane at the load below one that it did not keep
 
 
 @dataclass(frozen=True)
-class Front:
-    """Lanes still in the race; the highest level kept by some of them and the lowest kept by none."""
+class Bracket:
+    """The highest level that a lane is known to keep and the lowest that it is known not to."""
 
-    alive: tuple[int, ...]
     below: int
     above: int
 
     @property
-    def level(self) -> int:
-        """The level of the next round."""
-        return (self.below + self.above) // 2 if self.above - self.below > 1 else max(self.below, 0)
+    def open(self) -> bool:
+        return self.above - self.below > 1
 
-    def over(self) -> bool:
-        return not self.alive or (self.above - self.below <= 1 and len(self.alive) <= FINALISTS)
+    def after(self, level: int, keeps: bool) -> "Bracket":
+        if keeps:
+            return Bracket(max(level, self.below), max(level + 1, self.above))
+        return Bracket(min(level - 1, self.below), min(level, self.above))
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where a search stands: the lanes that this turn still has to measure, at one level with one window."""
+    """Where a search stands: the lane and level to be measured next, and what this turn is about."""
 
     turn: int
+    lane: int
     level: int
-    missing: tuple[int, ...]
     window_s: float
+    waiting: int  # cells of this turn that come after it
     alive: int  # lanes that this turn compares
-    loads_open: bool  # more than one load may still be the highest that is kept
+    rounds_left: int  # after this one
 
 
 def next_step(config: SweepConfig, ended: Sequence[Ended]) -> PlannedCell | None:
     """The next cell; null when the winner is verified or the time is used up. `ended`: all finished cells by number."""
     race = race_of(config)
     at = place_of(race, ended)
-    return None if at is None else race.planned(len(ended), at.missing[0], at.level, at.turn, at.window_s)
+    return None if at is None else race.planned(len(ended), at.lane, at.level, at.turn, at.window_s)
 
 
 def steps_left(config: SweepConfig, ended: Sequence[Ended]) -> list[PlannedCell]:
-    """The cells that are still expected: those of this turn, then as many as usually follow."""
+    """The cells that are still expected: the next one, then as many as usually follow in its turn and after it."""
     race = race_of(config)
     at = place_of(race, ended)
     if at is None:
         return []
-    cells = [(lane, at.turn, at.window_s) for lane in at.missing]
-    first, longest = at.missing[0], config.run.duration_s
+    cells = [(at.lane + i, at.turn, at.window_s) for i in range(1 + at.waiting)]
     if at.turn < race.most_rounds:
-        alive, turn = at.alive, at.turn + 1
-        while alive > FINALISTS or (at.loads_open and turn < race.load_rounds):
+        alive = at.alive
+        for turn in range(at.turn + 1, at.turn + 1 + at.rounds_left):
             alive = max(min(alive, FINALISTS), math.ceil(alive / 2))
-            cells += [((first + i) % len(race.lanes), turn, longest) for i in range(alive)]
-            turn += 1
-        cells += [(i % len(race.lanes), race.most_rounds, longest) for i in range(2 * PAIRS)]
-    return [race.planned(len(ended) + i, lane, at.level, turn, w) for i, (lane, turn, w) in enumerate(cells)]
+            cells += [(at.lane + i, turn, config.run.duration_s) for i in range(alive)]
+        cells += [(at.lane + i, race.most_rounds, config.run.duration_s) for i in range(2 * PAIRS)]
+    return [
+        race.planned(len(ended) + i, lane % len(race.lanes), at.level, turn, window)
+        for i, (lane, turn, window) in enumerate(cells)
+    ]
 
 
 def place_of(race: Race, ended: Sequence[Ended]) -> Place | None:
     """The rounds over again from the first cell on, up to what is not measured yet."""
-    front = Front(first_lanes(race), -1, len(race.axis.levels))
+    alive = {lane: Bracket(-1, len(race.axis.levels)) for lane in first_lanes(race)}
     for turn in range(race.most_rounds):
-        if front.over():
+        left = rounds_left(race, alive)
+        if left == 0:
             break
         before = [e for e in ended if e.repeat < turn]
-        seconds = round_seconds(race, front, before, turn)
-        window = race.window_s(len(front.alive), seconds, race.start_s(before), front.level)
-        if window is None and turn > 0:
+        seconds = round_seconds(race, before, turn, left)
+        alive, window, each = _that_fit(race, alive, seconds, before)
+        if window is None:
             break
         mine = [e for e in ended if e.repeat == turn]
-        measured = {race.lane_of(e) for e in mine}
-        order = front.alive if turn % 2 == 0 else tuple(reversed(front.alive))  # the server runs with the last one
-        if missing := tuple(lane for lane in order if lane not in measured):
-            width = window or race.shortest_s(front.level)
-            return Place(turn, front.level, missing, width, len(order), front.above - front.below > 1)
-        front = narrowed(race, front, race.standings(mine), seconds, before)
+        order = sorted(alive, reverse=turn % 2 == 1)  # the server runs with the last one
+        for place, lane in enumerate(order):
+            if (level := _next_level(race, lane, alive, mine, each)) is not None:
+                return Place(turn, lane, level, window, each * (len(order) - place) - 1, len(order), left - 1)
+        alive = narrowed(race, alive, before, mine)
     return _place_of_pair(race, ended)
 
 
 def first_lanes(race: Race) -> tuple[int, ...]:
     """All lanes; or so many as half the time is enough for, spread over the grid, the present setting among them."""
-    lanes, start = len(race.lanes), race.start_s([])
-    front = Front(tuple(range(lanes)), -1, len(race.axis.levels))
-    room = int(FIRST * race.budget_s // (race.cell_s(race.shortest_s(front.level)) + start))
+    lanes = len(race.lanes)
+    middle = (len(race.axis.levels) - 1) // 2
+    room = int(FIRST * race.budget_s // (race.cell_s(race.shortest_s(middle), []) + race.start_s([])))
     if room >= lanes:
-        return front.alive
+        return tuple(range(lanes))
     room = max(2, room)
     return tuple(sorted({round(i * (lanes - 1) / (room - 1)) for i in range(room)}))
 
 
-def round_seconds(race: Race, front: Front, before: Sequence[Ended], turn: int) -> float:
-    """The time of one round: what the rounds have, in equal parts."""
-    start = race.start_s(before)
-    reserve = min(RESERVE * race.budget_s, 2 * PAIRS * (race.cell_s(race.config.run.duration_s) + start))
-    by_load = race.load_rounds - turn if front.above - front.below > 1 else 0
-    by_lanes = math.ceil(math.log2(max(1.0, len(front.alive) / FINALISTS)))
-    part = (race.budget_s - reserve - race.used_s(before)) / max(1, by_load, by_lanes)
-    if turn > 0:
-        return part
-    shortest = race.cell_s(race.shortest_s(front.level)) + start
-    return max(part, min(FIRST * race.budget_s, len(front.alive) * shortest))  # rather a short look than none
+def rounds_left(race: Race, alive: Mapping[int, Bracket]) -> int:
+    """So many halvings are left: of the widest bracket, and of the lanes down to the finalists."""
+    widest = max((b.above - b.below for b in alive.values()), default=1)
+    by_lanes = math.ceil(math.log2(max(1.0, len(alive) / FINALISTS)))
+    return max(math.ceil(math.log2(max(1, widest))), by_lanes)
 
 
-def narrowed(race: Race, front: Front, standings: Sequence[Standing], seconds: float, before: Sequence[Ended]) -> Front:
-    """After a round: which lanes go on, and to which loads."""
-    level = front.level
-    room = int(seconds // (race.cell_s(race.config.run.duration_s) + race.start_s(before)))
-    keep = max(FINALISTS if len(standings) > FINALISTS else 1, math.ceil(len(standings) / 2), room)
-    if any(s.sure >= 0.5 for s in standings):
-        able = sorted((s for s in standings if s.sure >= GOES_ON), key=lambda s: (s.sure < 0.5, s.strain))
-        return Front(tuple(sorted(s.lane for s in able[:keep])), max(level, front.below), front.above)
-    able = sorted((s for s in standings if s.goodput_per_s > 0), key=lambda s: -s.score)
-    lanes = tuple(sorted(s.lane for s in able[:keep]))
-    # kept by some of them before, so it is noise that none does now: no lower load is looked at
-    return Front(lanes, front.below, front.above if level == front.below else level)
+def round_seconds(race: Race, before: Sequence[Ended], turn: int, left: int) -> float:
+    """The time of one round: an equal part of what the rounds have; of the first one up to half of all."""
+    pair = 2 * (race.cell_s(race.config.run.duration_s, before) + race.start_s(before))
+    reserve = min(RESERVE * race.budget_s, PAIRS * pair)
+    part = (race.budget_s - reserve - race.used_s(before)) / left
+    return max(part, FIRST * race.budget_s) if turn == 0 else part
+
+
+def _cells_a_start(race: Race, before: Sequence[Ended], alive: Mapping[int, Bracket]) -> int:
+    """Two loads in a row where a start takes longer than half a cell, and where there are two to try."""
+    slow = race.start_s(before) > 0.5 * race.cell_s(race.config.run.duration_s, before)
+    wide = max(b.above - b.below for b in alive.values()) > 2
+    return 2 if slow and wide else 1
+
+
+def _that_fit(
+    race: Race, alive: Mapping[int, Bracket], seconds: float, before: Sequence[Ended]
+) -> tuple[dict[int, Bracket], float | None, int]:
+    """The first of `alive`, best first, for which there is time, their window, and cells a start; window null when
+    there is not even time for one. Rather one load for all than two for some.
+    """
+    level = min(_level(b, alive) for b in alive.values())
+    each = _cells_a_start(race, before, alive)
+    for count, cells in [(len(alive), each), *((n, 1) for n in range(len(alive), 0, -1))]:
+        window = race.window_s(count, seconds, before, level, cells)
+        if window is not None:
+            return dict(list(alive.items())[:count]), window, cells
+    return dict(alive), None, 1
+
+
+def _level(bracket: Bracket, alive: Mapping[int, Bracket]) -> int:
+    """Where a lane is measured next: the middle of what is open, else the highest load that any keeps."""
+    if bracket.open:
+        return (bracket.below + bracket.above) // 2
+    return max(0, *(b.below for b in alive.values()))
+
+
+def _next_level(race: Race, lane: int, alive: Mapping[int, Bracket], mine: Sequence[Ended], each: int) -> int | None:
+    """The level of the lane's next cell in this turn; null when it has had its cells."""
+    seen, bracket = [e for e in mine if race.lane_of(e) == lane], alive[lane]
+    for e in seen:
+        bracket = bracket.after(race.level_of(e), race.standings([e])[0].keeps)
+    if not seen or (len(seen) < each and bracket.open):
+        return _level(bracket, alive)
+    return None
+
+
+def narrowed(
+    race: Race, alive: Mapping[int, Bracket], before: Sequence[Ended], mine: Sequence[Ended]
+) -> dict[int, Bracket]:
+    """After a round: the lanes that go on, best first, with what is known of each."""
+    found = {(s.lane, s.level): s for s in race.standings([*before, *mine])}
+    after: dict[int, Bracket] = {}
+    for lane, bracket in alive.items():
+        for level in sorted({race.level_of(e) for e in mine if race.lane_of(e) == lane}):
+            bracket = bracket.after(level, found[lane, level].keeps)
+        after[lane] = bracket
+    top = max(b.below for b in after.values())
+    able = {
+        lane: b
+        for lane, b in after.items()
+        if b.above > max(top, 0) or ((s := found.get((lane, max(top, 0)))) and (s.sure >= GOES_ON or top < 0))
+    }
+    working = [lane for lane in able if any(s.goodput_per_s > 0 for (n, _), s in found.items() if n == lane)]
+
+    def rank(lane: int) -> tuple[float, ...]:
+        own = max((s for (n, _), s in found.items() if n == lane), key=lambda s: (s.keeps, s.score))
+        return (-own.level, own.strain, lane) if own.keeps else (1.0, -own.score, lane)
+
+    keep = max(FINALISTS, math.ceil(len(alive) / 2))
+    return {lane: able[lane] for lane in sorted(working, key=rank)[:keep]}
 
 
 def contenders(race: Race, ended: Sequence[Ended]) -> list[Standing]:
-    """Best first: everything measured, and the level below one that a lane did not keep."""
+    """Best first: everything measured; the level below one that a lane did not keep; and, where no target is kept by
+    anybody, the level above the one with most goodput."""
     found = race.standings(ended)
     tried_enough = [s for s in found if pairs_of(race, ended, s) >= MOST_PAIRS and not _proven(race, ended, s)]
-    seen = {(s.lane, s.level) for s in found}
-    for s in list(found):
-        if s.level > 0 and s.sure < 0.5 and s.goodput_per_s > 0 and (s.lane, s.level - 1) not in seen:
-            less = race.axis.levels[s.level - 1] / race.axis.levels[s.level]
-            found.append(Standing(s.lane, s.level - 1, FORESEEN, s.goodput_per_s * less, s.strain, 0))
-    return sorted(found, key=lambda s: (s in tried_enough, -s.score, s.lane))
+    out = list(found)
+    for s in found:
+        if s.sure < 0.5 and not s.keeps and s.goodput_per_s > 0:
+            out += _foreseen(race, found, s, -1, FORESEEN)
+    top = max(found, key=lambda s: s.score, default=None)
+    if top and top.goodput_per_s > 0 and not any(s.keeps or s.sure >= GOES_ON for s in out):
+        out += _foreseen(race, found, top, 1, 0.0)
+    return sorted(out, key=lambda s: (s in tried_enough, -s.score, s.lane))
+
+
+def _foreseen(race: Race, found: Sequence[Standing], near: Standing, step: int, sure: float) -> list[Standing]:
+    """The lane's next level, if it has one that was not measured: goodput as the load of it goes, up to a little more
+    than is known."""
+    level = near.level + step
+    if not 0 <= level < len(race.axis.levels) or any((s.lane, s.level) == (near.lane, level) for s in found):
+        return []
+    part = min(1.05, race.axis.levels[level] / race.axis.levels[near.level])
+    return [Standing(near.lane, level, False, sure, near.goodput_per_s * part, near.strain, 0)]
 
 
 def pair_of(race: Race, ended: Sequence[Ended]) -> tuple[Standing, int | None] | None:
@@ -159,6 +228,9 @@ def pair_of(race: Race, ended: Sequence[Ended]) -> tuple[Standing, int | None] |
     winner = best[0]
     others = [s.lane for s in best if s.lane != winner.lane and s.goodput_per_s > 0]
     rival = 0 if winner.lane != 0 else next(iter(others), None)
+    seen = [s for s in best if (s.lane, s.level) == (rival, winner.level) and s.cells]
+    if seen and seen[0].sure < OUT < winner.sure and pairs_of(race, ended, seen[0]):
+        rival = None  # it has shown that it is no match here; the time is better spent on the winner alone
     return winner, rival
 
 
@@ -189,16 +261,16 @@ def _place_of_pair(race: Race, ended: Sequence[Ended]) -> Place | None:
         mine = {race.lane_of(e) for e in ended if e.repeat == turn}
         if before and race.lane_of(before[-1]) == lanes[-1]:
             lanes.reverse()  # its server is still there
-        if missing := tuple(lane for lane in lanes if lane not in mine):
-            return Place(turn, winner.level, missing, window, len(lanes), False)
+        if missing := [lane for lane in lanes if lane not in mine]:
+            return Place(turn, missing[0], winner.level, window, len(missing) - 1, len(lanes), 0)
         turn += 1
 
 
 def _pair_window(race: Race, before: Sequence[Ended], lanes: int, pairs: int, level: int) -> float | None:
     """For all pairs that are wanted, else for one; null when not even that fits."""
-    seconds, start = race.budget_s - race.used_s(before), race.start_s(before)
-    wanted = race.window_s(lanes * pairs, seconds, start, level)
-    return wanted if wanted is not None else race.window_s(lanes, seconds, start, level)
+    seconds = race.budget_s - race.used_s(before)
+    wanted = race.window_s(lanes * pairs, seconds, before, level)
+    return wanted if wanted is not None else race.window_s(lanes, seconds, before, level)
 
 
 def _proven(race: Race, ended: Sequence[Ended], winner: Standing) -> bool:

@@ -11,7 +11,7 @@ import numpy as np
 
 from runner.analysis.intervals import Share, pool
 from runner.config import SweepConfig
-from runner.estimate import IDLE_WAIT_S, cell_seconds, start_seconds
+from runner.estimate import IDLE_WAIT_S, USUAL_DRAIN_S, cell_seconds, start_seconds
 from runner.plan import PlannedCell, cell_config
 from runner.search.budget_text import budget_seconds
 from runner.search.ended import Ended
@@ -24,10 +24,11 @@ GRID = (np.arange(400) + 0.5) / 400
 
 @dataclass(frozen=True)
 class Standing:
-    """One lane at one level, its cells pooled. `sure`: probability that every class keeps its share there."""
+    """One lane at one level, its cells pooled. `keeps`: every class does, by what was seen; `sure`: the probability."""
 
     lane: int
     level: int
+    keeps: bool
     sure: float
     goodput_per_s: float
     strain: float
@@ -37,7 +38,8 @@ class Standing:
     def score(self) -> float:
         """What can be hoped for: goodput counts in so far as the targets may be kept, and a little if nobody keeps
         them. To three digits, so that of what is as good as equal the earlier lane, the smaller change, is taken."""
-        return float(f"{self.goodput_per_s * (0.05 + min(1.0, 2 * self.sure)):.3g}")
+        hope = 1.0 if self.keeps else min(1.0, 2 * self.sure)
+        return float(f"{self.goodput_per_s * (0.05 + hope):.3g}")
 
 
 def sure_of(share: Share, alpha: float) -> float:
@@ -96,18 +98,22 @@ class Race:
     def _standing(self, lane: int, level: int, cells: Sequence[Ended]) -> Standing:
         good = [e for e in cells if e.status == "ok"]
         if not good:
-            return Standing(lane, level, 0.0, 0.0, math.inf, len(cells))
+            return Standing(lane, level, False, 0.0, 0.0, math.inf, len(cells))
         names = {name for e in good for name in e.shares}
         shares = [pool([e.shares[n] for e in good if n in e.shares]) for n in sorted(names)]
-        sure = math.prod(sure_of(s, self.config.run.share_target) for s in shares)
+        alpha = self.config.run.share_target
         failed = len(good) < len(cells) or any(e.overload for e in good)
+        keeps = not failed and all((s.value or 0.0) >= alpha for s in shares)
+        sure = 0.0 if failed else math.prod(sure_of(s, alpha) for s in shares)
         goodput = sum(s.met for s in shares) / sum(e.window_s for e in good)
-        return Standing(lane, level, 0.0 if failed else sure, goodput, max(e.strain for e in good), len(cells))
+        return Standing(lane, level, keeps, sure, goodput, max(e.strain for e in good), len(cells))
 
-    def cell_s(self, window_s: float) -> float:
-        """Seconds of a cell with that window, without a start."""
+    def cell_s(self, window_s: float, ended: Sequence[Ended]) -> float:
+        """Seconds of a cell with that window, without a start; its drain as the longest seen so far."""
         plan = PlannedCell(0, {}, {}, 0, window_s=window_s)
-        return cell_seconds(cell_config(self.config, plan)) + self.config.run.cool_down_s
+        longest = max((e.drain_s for e in ended), default=USUAL_DRAIN_S)
+        more = max(0.0, longest - USUAL_DRAIN_S)
+        return cell_seconds(cell_config(self.config, plan)) + more + self.config.run.cool_down_s
 
     def start_s(self, ended: Sequence[Ended]) -> float:
         """Of one server start: the median of those seen between two cells, else a guess."""
@@ -121,12 +127,13 @@ class Race:
         between = IDLE_WAIT_S + self.config.run.cool_down_s
         return sum(e.took_s + between for e in ended) + starts * self.start_s(ended)
 
-    def window_s(self, cells: int, seconds: float, start_s: float, level: int) -> float | None:
-        """The longest window, up to the file's, with which so many cells, each with a start, fit into that time."""
-        low, high = self.shortest_s(level), self.config.run.duration_s
+    def window_s(self, starts: int, seconds: float, ended: Sequence[Ended], level: int, each: int = 1) -> float | None:
+        """The longest window, up to the file's, with which so many starts with `each` so many cells fit into that
+        time."""
+        low, high, start_s = self.shortest_s(level), self.config.run.duration_s, self.start_s(ended)
 
         def fits(window: float) -> bool:
-            return cells * (self.cell_s(window) + start_s) <= seconds
+            return starts * (each * self.cell_s(window, ended) + start_s) <= seconds
 
         if not fits(low):
             return None

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from runner.analysis.choice import Point, describe_load, describe_setting
+from runner.analysis.choice import Point, describe_load, describe_setting, percent
 from runner.analysis.intervals import paired_shares
 from runner.config import Slo, SweepConfig
 from runner.estimate import sweep_seconds
@@ -23,17 +23,25 @@ TEXTS = {
     "used": "{tried} of {settings} settings were tried in {used} of {budget}.",
     "indicative": "{tried} of {settings} settings were tried in {used} of {budget}: read the result as indicative.",
     "better": (
-        "Verified in {pairs} pairs at {load}: {setting} keeps {difference} more requests within their targets than "
-        "{rival} (95 % interval {low} to {high})."
+        "Verified at {load} (pairs: {pairs}): {setting} keeps the targets of {share} of the requests, {rival} of "
+        "{rival_share} (difference {difference}, 95 % interval {low} to {high})."
     ),
     "worse": (
-        "Verified in {pairs} pairs at {load}: {setting} keeps {difference} more requests within their targets than "
-        "{rival} (95 % interval {low} to {high}), so it is not the better one."
+        "Verified at {load} (pairs: {pairs}), and it is not the better one: {setting} keeps the targets of {share} of "
+        "the requests, {rival} of {rival_share} (difference {difference}, 95 % interval {low} to {high})."
     ),
-    "noise": "In {pairs} pairs at {load} the difference between {setting} and {rival} is noise ({low} to {high}).",
-    "unverified": "No time was left to verify the winner against {rival}.",
+    "noise": (
+        "Held against each other at {load} (pairs: {pairs}), {setting} and {rival} differ by noise: {share} and "
+        "{rival_share} of the requests kept their targets (difference {difference}, 95 % interval {low} to {high})."
+    ),
+    "overloaded": (
+        "Verified at {load} (pairs: {pairs}): {setting} keeps the targets of {share} of the requests, while {rival} is "
+        "overloaded and keeps those of {rival_share}."
+    ),
+    "unverified": "No time was left to hold the winner against {rival}.",
     "alone": "There was no other setting to verify it against.",
     "more_pairs": "The {left} left would verify it {more} more times.",
+    "to_verify": "About {needed} more would do that.",
     "to_tell": "About {needed} more would tell them apart, if the difference is as large as it seems.",
     "no_difference": "More time would hardly tell them apart: use whichever is simpler.",
     "enough": "More time is not needed for this answer.",
@@ -70,7 +78,7 @@ def budget_report(
         "left": _minutes(left_s),
     }
     verification = _verification(race, ended, points, chosen) if chosen else None
-    pair_s = 2 * (race.cell_s(config.run.duration_s) + start_s)
+    pair_s = 2 * (race.cell_s(config.run.duration_s, ended) + start_s)
     templates = ["indicative" if race.budget_s < INDICATIVE_S else "used"]
     if verification:
         templates.append(str(verification["verdict"]))
@@ -90,6 +98,17 @@ def budget_report(
         "reason_templates": [TEXTS[t] for t in templates],
         "reason_values": values,
     }
+
+
+def looked_at_enough(points: Sequence[Point], config: SweepConfig, alpha: float) -> list[Point]:
+    """What may be chosen: of a search within a time no point that was only glanced at, unless it proves its target.
+
+    The most goodput of many glances is luck.
+    """
+    if config.run.budget is None:
+        return list(points)
+    enough = [p for p in points if p.window_s >= config.run.duration_s or p.qualifies(alpha)]
+    return enough or list(points)
 
 
 def _record(cell: Mapping[Any, Any]) -> CellRecord:
@@ -132,7 +151,7 @@ def _verification(race: Race, ended: Sequence[Ended], points: Sequence[Point], c
     winner = Lane.of(chosen.setting, chosen.load)
     rival = _rival(race, ended, points, chosen)
     lane = race.lanes[0] if winner != race.lanes[0] else Lane.of(rival.setting, rival.load) if rival else None
-    told = {
+    told: dict[str, Any] = {
         "setting": chosen.setting,
         "against": lane.setting if lane else None,
         "load": chosen.load,
@@ -140,6 +159,8 @@ def _verification(race: Race, ended: Sequence[Ended], points: Sequence[Point], c
         "difference": None,
         "low": None,
         "high": None,
+        "share": None,
+        "share_against": None,
         "verdict": "unverified" if lane else "alone",
     }
     if rival is None or lane is None:
@@ -151,6 +172,9 @@ def _verification(race: Race, ended: Sequence[Ended], points: Sequence[Point], c
     a, b = (np.array([p.met_by_request[k] for k in both], dtype=bool) for p in (chosen, rival))
     mean, low, high = paired_shares(a, b, max(chosen.share.deff, rival.share.deff))
     verdict = "better" if low > 0 else "worse" if high < 0 else "noise"
+    if rival.overload and not chosen.overload and mean > 0:
+        verdict = "overloaded"
+    told |= {"share": float(a.mean()), "share_against": float(b.mean())}
     return {**told, "pairs": pairs, "difference": mean, "low": low, "high": high, "verdict": verdict}
 
 
@@ -172,10 +196,10 @@ def _more(verification: Mapping[str, Any], left_s: float, pair_s: float) -> tupl
     """Templates and values about what more time would buy."""
     verdict, pairs = verification["verdict"], verification["pairs"]
     more = int(left_s // pair_s)
-    if verdict in ("better", "worse", "alone"):
+    if verdict in ("better", "worse", "overloaded", "alone"):
         return (["more_pairs"], {"more": more}) if more and verdict != "alone" else (["enough"], {})
     if verdict == "unverified":
-        return ["to_tell"], {"needed": _minutes(2 * pair_s)}
+        return ["to_verify"], {"needed": _minutes(2 * pair_s)}
     mean = abs(verification["difference"])
     half = (verification["high"] - verification["low"]) / 2
     needed = math.ceil(pairs * ((half / mean) ** 2 - 1)) if mean > 0 else MOST_MORE + 1
@@ -186,13 +210,15 @@ def _more(verification: Mapping[str, Any], left_s: float, pair_s: float) -> tupl
 
 def _words(verification: Mapping[str, Any]) -> dict[str, Any]:
     against = verification["against"]
-    shares = {k: verification[k] for k in ("difference", "low", "high")}
+    points = {k: verification[k] for k in ("difference", "low", "high")}
+    shares = {"share": verification["share"], "rival_share": verification["share_against"]}
     return {
         "setting": describe_setting(verification["setting"]),
         "rival": describe_setting(against) if against is not None else "",
         "load": describe_load(verification["load"]),
         "pairs": verification["pairs"],
-        **{k: "" if v is None else f"{v:+.1%}".replace("%", " %") for k, v in shares.items()},
+        **{k: "" if v is None else percent(v) for k, v in shares.items()},
+        **{k: "" if v is None else f"{100 * v:+.1f} points" for k, v in points.items()},
     }
 
 

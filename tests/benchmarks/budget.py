@@ -1,0 +1,164 @@
+"""Does a search within half the time of the full grid find as good a setting? 30 random worlds in virtual time.
+
+    python -m tests.benchmarks.budget [worlds] [first]
+
+A world: a machine with a model, a workload with targets, a grid of settings and loads around the machine's capacity,
+all drawn from its number. The whole grid is run; its best goodput is the most of any cell that keeps the target
+without overload (of any cell, where none does). Then a sweep with `budget` = half of what the grid took, server starts
+counted in both. A hit: the cell of the grid with the picked setting and load has at least 95 % of that, and keeps the
+target within what one cell can tell. On one core; the times are those of the simulated machine.
+"""
+
+import random
+import sys
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from runner.analysis.prepare import prepare
+from runner.analysis.result import score, targets_of
+from runner.config import SweepConfig, parse_sweep
+from runner.loop import cell_line
+from runner.search.course import Course
+from runner.search.ended import ended_cell
+from runner.search.race import race_of
+from runner.simulated_sweep import VirtualSweep
+from runner.simulator.presets import resolve_preset
+from runner.simulator.virtual_server import for_virtual_time
+from runner.sweep import sweep_meta
+from runner.writer import Rows
+from storage.in_memory import tables_of
+
+WITHIN = 0.95
+ONE_CELL_S = 0.03  # of a share: about what two cells of a minute or two differ by
+MACHINES = (
+    "rtx3060/llama-3.1-8b/q4_k_m", "rtx3090/llama-3.1-8b/q4_k_m", "rtx4090/qwen2.5-14b/q4_k_m",
+    "rtx4060ti/qwen2.5-7b/q4_k_m", "m2-max/llama-3.1-8b/q4_k_m", "m4-pro/qwen2.5-7b/q4_k_m",
+    "rx7900xtx/qwen3-14b/q4_k_m", "p40/llama-3.1-8b/q4_k_m", "strix-halo/qwen3-30b-a3b/q4_k_m",
+)  # fmt: skip
+GRIDS: tuple[dict[str, list[object]], ...] = (
+    {"max_num_seqs": [4, 16, 64], "max_num_batched_tokens": [128, 512, 2048]},
+    {"max_num_seqs": [1, 2, 4, 8, 16, 32], "max_num_batched_tokens": [256, 1024]},
+    {"scheduler": ["vllm_v1", "sarathi", "orca"], "max_num_seqs": [4, 8, 16, 32]},
+    {"max_num_batched_tokens": [2048, 1024, 512, 256, 128, 64], "max_num_seqs": [8, 32]},
+)
+
+
+def world(number: int) -> dict[str, Any]:
+    """The sweep as plain data."""
+    draw = random.Random(number)
+    preset = draw.choice(MACHINES)
+    prompt, output = draw.choice([(200, 150), (300, 160), (800, 200), (2000, 120), (120, 300)])
+    classes: list[dict[str, Any]] = [
+        {
+            "name": "chat",
+            "weight": 0.8,
+            "prompt_tokens": {"p50": prompt, "p90": 3 * prompt, "max": 4 * prompt},
+            "output_tokens": {"p50": output, "p90": 2 * output, "max": 4 * output},
+            "slo": draw.choice(
+                [{"ttft_ms": 1000, "gap_ms": 150}, {"ttft_ms": 2000, "gap_ms": 200}, {"ttft_ms": 3000, "gap_ms": 100}]
+            ),
+        }
+    ]
+    if draw.random() < 0.4:
+        classes.append({"name": "jobs", "weight": 0.2, "prompt_tokens": 2 * prompt, "output_tokens": output})
+    cost = resolve_preset(preset).cost
+    seconds = (1.3 * prompt * cost.b + 1.2 * output * (cost.a / 8 + cost.c)) / 1000  # a request's part of the machine
+    capacity = 1.0 / seconds
+    kind = draw.choice(["vllm", "llama_cpp"])
+    return {
+        "name": f"world {number}",
+        "backend": {"kind": kind, "url": "http://127.0.0.1:1", "preset": preset, "scheduler": "vllm_v1"},
+        "control": {"mode": "command", "command": ["start"]},
+        "grid": {
+            **draw.choice(GRIDS),
+            "request_rate": [float(f"{capacity * part:.2g}") for part in (0.25, 0.45, 0.7, 1.0)],
+        },
+        "run": {
+            "duration_s": round(min(max(300, 150 / (0.45 * capacity)), 900)),
+            "warmup_s": 60,
+            "seed": number,
+            "drift_check": False,
+        },
+        "classes": classes,
+    }
+
+
+def run(config: SweepConfig) -> tuple[dict[str, Any], float]:
+    """The result object and the seconds that the machine was busy with it, starts among them."""
+    virtual = VirtualSweep(for_virtual_time(config), None, {})
+    config, meta = virtual.config, sweep_meta("benchmark", virtual.config, {}, 0, simulated=True)
+    course, cells, requests, engine = Course(config, {}), [], [], []
+    targets = targets_of(config)
+    while left := course.left():
+        rows = virtual.run(left[0], lambda: True)
+        assert rows is not None
+        cells.append(rows.record)
+        requests += rows.requests
+        engine += rows.engine
+        line = cell_line(meta, rows.record, Rows(rows.requests, rows.engine)) if config.run.budget else None
+        course.note(left[0].cell, ended_cell(line, targets, rows.record, simulated=True) if line else None)
+    result = score(prepare(tables_of(meta, cells, requests, engine, [])))
+    race = race_of(config if config.run.budget else with_budget(config, 1e6))
+    ended = [ended_cell(row, targets, cells[row["cell"]], simulated=True) for row in result["cells"]]
+    return result, race.used_s(ended)
+
+
+def with_budget(config: SweepConfig, seconds: float) -> SweepConfig:
+    """The same sweep, searched within that time."""
+    run = config.run.model_dump(exclude_unset=True) | {"budget": f"{seconds:.0f}s"}
+    run.pop("drift_check", None)
+    return parse_sweep({**config.model_dump(mode="json", exclude_unset=True), "run": run}, "benchmark")
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Of one world: the picked setting's goodput against the full grid's best, and both times."""
+
+    ratio: float
+    keeps: bool
+    full_s: float
+    used_s: float
+    cells: tuple[int, int]
+    text: str
+
+    @property
+    def hit(self) -> bool:
+        return self.ratio >= WITHIN and self.keeps and self.used_s <= 0.5 * self.full_s
+
+
+def judge(number: int) -> Outcome:
+    config = parse_sweep(world(number), "benchmark")
+    full, full_s = run(config)
+    part, used_s = run(with_budget(config, full_s / 2))
+    alpha, picked = config.run.share_target, part["choice"]
+    kept = [c for c in full["cells"] if (c["share"] or 0.0) >= alpha and "overload" not in c["flags"]]
+    best = max(kept or full["cells"], key=lambda c: ("overload" not in c["flags"], c["goodput_per_s"] or 0.0))
+    same = next(c for c in full["cells"] if (c["setting"], c["load"]) == (picked["setting"], picked["load"]))
+    ratio = (same["goodput_per_s"] or 0.0) / (best["goodput_per_s"] or 1.0)
+    keeps = not kept or (same["share"] or 0.0) >= alpha - ONE_CELL_S
+    told = f"{_short(picked)} share {same['share']:.2f}, best {_short(best)} share {best['share']:.2f}"
+    return Outcome(ratio, keeps, full_s, used_s, (len(full["cells"]), len(part["cells"])), told)
+
+
+def _short(choice: dict[str, Any]) -> str:
+    return "/".join(str(v) for v in choice["setting"].values()) + f" at {choice['request_rate']:g}/s"
+
+
+def main(worlds: int, first: int) -> int:
+    hits, began = 0, time.process_time()
+    print("world  goodput  time   cells   picked")
+    for number in range(first, first + worlds):
+        o = judge(number)
+        hits += o.hit
+        print(
+            f"{number:5}  {o.ratio:6.1%}  {o.used_s / o.full_s:5.1%}  {o.cells[1]:2}/{o.cells[0]}  "
+            f"{'' if o.hit else 'MISS '}{o.text}",
+            flush=True,
+        )
+    print(f"{hits} of {worlds} within 5 % in at most half the time; {time.process_time() - began:.0f} s of CPU")
+    return 0 if hits >= 0.9 * worlds else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(*(int(a) for a in [*sys.argv[1:], *("30", "1")[len(sys.argv) - 1 :]])))
