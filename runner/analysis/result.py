@@ -20,7 +20,7 @@ from runner.analysis.warnings import MeasurementWarning
 from runner.config import GapRule, Slo, SweepConfig
 from runner.engines.start_line import suggested_line
 from runner.search.max_rates import max_rates
-from runner.search.report import budget_report
+from runner.search.report import budget_report, looked_at_enough
 from storage.tables import SweepTables
 
 
@@ -58,11 +58,15 @@ def score(
     meta = prepared.tables.meta
     common = rule or common_rule(wanted)
     points = points_of(prepared, rows, wanted, judged, rule)
-    chosen = choose(points, prepared.config, alpha)
+    chosen = choose(looked_at_enough(points, prepared.config, alpha), prepared.config, alpha)
     by_rule = {
         name: chosen
         if name == common
-        else choose(points_of(prepared, rows, wanted, judged, name), prepared.config, alpha)
+        else choose(
+            looked_at_enough(points_of(prepared, rows, wanted, judged, name), prepared.config, alpha),
+            prepared.config,
+            alpha,
+        )
         for name in RULES
     }
     drift, changes = drift_of(prepared, wanted, judged, rule)
