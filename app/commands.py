@@ -43,9 +43,15 @@ def dashboard(args: argparse.Namespace) -> int:
 
 def run(args: argparse.Namespace) -> int:
     """One sweep file to its end."""
+    return measure(args, _asked_for(args), args.sweep)
+
+
+def _asked_for(args: argparse.Namespace) -> SweepConfig:
+    """The sweep file, which may name a saved backend of the data folder, with what the flags add to it."""
+    from runner.saved_backends import saved_backends
     from runner.sweep_file import load_sweep
 
-    return measure(args, searching(load_sweep(args.sweep), args), args.sweep)
+    return searching(load_sweep(args.sweep, saved_backends(args.data.expanduser())), args)
 
 
 def measure(args: argparse.Namespace, config: SweepConfig, source: Path) -> int:
@@ -82,9 +88,8 @@ def simulate(args: argparse.Namespace) -> int:
     from runner.simulated_sweep import check_virtual
     from runner.simulator.profile import load_profile
     from runner.simulator.virtual_server import for_virtual_time
-    from runner.sweep_file import load_sweep
 
-    config = for_virtual_time(searching(load_sweep(args.sweep), args))
+    config = for_virtual_time(_asked_for(args))
     profile = load_profile(args.profile) if args.profile else None
     _check_report(args.report)
     _ask_if_large(config, args.yes, virtual=True)

@@ -1,5 +1,6 @@
 """Saved servers, and the connection check."""
 
+import json
 import socket
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from app.backends import (
     settings_sentences,
     what_it_says,
 )
+from app.cli import main
 from app.words import ENGLISH
 from runner.config import parse_sweep
 from runner.errors import ConfigError
@@ -53,6 +55,20 @@ def test_a_saved_backend_brings_its_command(tmp_path: Path) -> None:
     config = parse_sweep({**quick_raw(), "backend": "nas"}, "form", saved_backends(tmp_path))
     assert config.backend.kind == "llama_cpp"
     assert config.control.command == ("llama-server", "-np", "{max_num_seqs}")
+
+
+def test_a_sweep_file_may_name_a_saved_backend(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Also headless: the name is looked up in the data folder; one that is not there is told with those that are."""
+    data = tmp_path / "data"
+    data.mkdir()
+    (data / FILE).write_text('[lab]\nkind = "simulated"\ncost = { a = 2.0, b = 0.01 }\nkv_tokens = 4096\n')
+    sweep = tmp_path / "sweep.json"
+    sweep.write_text(json.dumps({**quick_raw(), "backend": "lab"}))
+    assert main(["simulate", str(sweep), "--data", str(data), "--json"]) == 0
+    assert len(json.loads(capsys.readouterr().out)["cells"]) == 2
+    sweep.write_text(json.dumps({**quick_raw(), "backend": "gone"}))
+    assert main(["simulate", str(sweep), "--data", str(data), "--json"]) == 2
+    assert "saved: lab" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("text", ["[nas", "nas = 3"])
