@@ -38,7 +38,7 @@
   const plain = (text) => text.replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
 
   // ---- what the measured requests say about other targets (the same arithmetic as runner.analysis)
-  const { z: Z, t: T95, batches: BATCHES, smallest_batch: SMALLEST_BATCH, crowd_share: CROWD_SHARE } = parts.stat;
+  const { z: Z, t: T95, batches: BATCHES, smallest_batch: SMALLEST_BATCH, crowd_share: CROWD_SHARE, paired_crowd: PAIRED_CROWD } = parts.stat;
   const wilson = (p, n) => {
     const z2 = (Z * Z) / n;
     const centre = (p + z2 / 2) / (1 + z2);
@@ -58,11 +58,13 @@
     return Array.from({ length: BATCHES }, (_, i) => mean(values.slice(i * size, (i + 1) * size)));
   };
   const t95 = (freedom) => T95[freedom - 1];
-  const designEffect = (met, crowd) => {
-    const means = batchMeans(met), p = met.length ? mean(met) : 0;
-    const ratio = means && p * (1 - p) > 1e-12 ? (variance(means) * batchSize(met)) / (p * (1 - p)) : 0;
-    return Math.max(ratio > 1 ? ratio * (t95(BATCHES - 1) / Z) ** 2 : 1, CROWD_SHARE * crowd);
+  const batchEffect = (values) => {
+    const means = batchMeans(values);
+    const spread = means ? (variance(values) * (values.length - 1)) / values.length : 0;
+    const ratio = spread > 1e-12 ? (variance(means) * batchSize(values)) / spread : 0;
+    return ratio > 1 ? ratio * (t95(BATCHES - 1) / Z) ** 2 : 1;
   };
+  const designEffect = (met, crowd) => Math.max(batchEffect(met), CROWD_SHARE * crowd);
   /** Of several classes together. */
   const crowdOf = (crowds) => 1 + crowds.reduce((sum, c) => sum + c - 1, 0);
 
@@ -166,9 +168,13 @@
     // fewer in common: a fixed number at once let the faster one answer more, or one was cut
     const same = d.length && d.length >= SAME_REQUESTS * Math.max(a.met.size, b.met.size);
     if (!same) return Math.abs(a.goodput - b.goodput) <= Math.hypot(halfWidth(a), halfWidth(b));
-    const means = batchMeans(d);
-    const spread = Math.max(d.length > 1 ? variance(d) / d.length : Infinity, means ? variance(means) / BATCHES : 0);
-    return Math.abs(mean(d)) <= t95(means ? BATCHES - 1 : Math.max(d.length - 1, 1)) * Math.sqrt(spread);
+    const deff = Math.max(...[a, b].map((p) => (p.all.judged ? p.all.judged / p.all.effective : 1)));
+    const effect = Math.max(batchEffect(d), deff > 1 ? PAIRED_CROWD * deff : 1);
+    const total = d.length / effect + 2;
+    const centre = (mean(d) * (d.length / effect)) / total;
+    const unequal = d.filter((v) => v).length / effect;
+    const error = Math.sqrt(((unequal + 1) / total - centre * centre) / total);
+    return Math.abs(centre) <= Z * error;
   };
 
   const choose = (points, alpha) => {

@@ -25,7 +25,7 @@ from app.views.table import columns, table_rows
 from app.views.verdict import markdown, verdict
 from app.words import ENGLISH, Words
 from runner.analysis.dependence import Z95
-from runner.analysis.intervals import BATCHES, CROWD_SHARE, SMALLEST_BATCH
+from runner.analysis.intervals import BATCHES, CROWD_SHARE, PAIRED_CROWD, SMALLEST_BATCH
 from runner.analysis.student import t95
 from runner.analysis.warnings import INVALIDATING
 
@@ -239,7 +239,8 @@ def _constants() -> dict[str, Any]:
     """What the script's intervals are made with; `t`: Student's 95 % point for 1, 2, … degrees of freedom."""
     most = BATCHES * SMALLEST_BATCH  # more values are taken in batches
     points = [t95(freedom) for freedom in range(1, most)]
-    told = {"z": Z95, "t": points, "batches": BATCHES, "smallest_batch": SMALLEST_BATCH, "crowd_share": CROWD_SHARE}
+    told = {"z": Z95, "t": points, "batches": BATCHES, "smallest_batch": SMALLEST_BATCH}
+    told |= {"crowd_share": CROWD_SHARE, "paired_crowd": PAIRED_CROWD}
     return told
 
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from runner.analysis.gaps import Floats
-from runner.analysis.intervals import Share, paired_difference, paired_p_value, pool
+from runner.analysis.gaps import Bools
+from runner.analysis.intervals import Share, paired_shares, paired_shares_p_value, pool
 from runner.analysis.student import p_value, t95
 from runner.config import SweepConfig
 
@@ -146,7 +146,7 @@ def is_noise(a: Point, b: Point) -> bool:
     """
     both = _same_requests(a, b)
     if both:
-        _, low, high = paired_difference(_met(a, both), _met(b, both))
+        _, low, high = paired_shares(_met(a, both), _met(b, both), max(a.share.deff, b.share.deff))
         return low <= 0.0 <= high
     return abs(a.goodput_per_s - b.goodput_per_s) <= math.hypot(_half_width(a), _half_width(b))
 
@@ -155,7 +155,7 @@ def difference_p(a: Point, b: Point) -> float:
     """Two-sided p value of "both have the same goodput": below .05 where `is_noise` is false."""
     both = _same_requests(a, b)
     if both:
-        return paired_p_value(_met(a, both), _met(b, both))
+        return paired_shares_p_value(_met(a, both), _met(b, both), max(a.share.deff, b.share.deff))
     error = math.hypot(_half_width(a), _half_width(b)) / t95(MANY)
     d = a.goodput_per_s - b.goodput_per_s
     return p_value(d / error, MANY) if error else float(d == 0)
@@ -170,8 +170,8 @@ def _same_requests(a: Point, b: Point) -> list[RequestKey]:
     return both if enough else []
 
 
-def _met(point: Point, keys: Sequence[RequestKey]) -> Floats:
-    return np.array([point.met_by_request[k] for k in keys], dtype=np.float64)
+def _met(point: Point, keys: Sequence[RequestKey]) -> Bools:
+    return np.array([point.met_by_request[k] for k in keys], dtype=bool)
 
 
 def _half_width(point: Point) -> float:
