@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from runner.analysis.gaps import Floats
-from runner.analysis.intervals import holm, wilson
+from runner.analysis.intervals import holm, paired_shares, paired_shares_p_value, wilson
 from runner.analysis.sections import METRICS, Sections, cut, draw, each_run, estimates, section_count, steps_of
-from runner.analysis.sides import Run
+from runner.analysis.sides import Run, both_judged
 from runner.analysis.student import p_value, t95
 
 PROMISES = frozenset({"share", "goodput_per_s"})  # what is asked first
@@ -83,7 +83,22 @@ def differences(
     else:
         a, b = (cut(s, [(r.start_ns, r.end_ns) for r in s], section_count(s, names), names) for s in runs)
     in_turns = [run.turn for run in runs[0]] == [run.turn for run in runs[1]]
-    return [_difference(a, b, metric, bool(pairs), in_turns, unsteady.get(metric, 0.0)) for metric in METRICS]
+    found = [_difference(a, b, metric, bool(pairs), in_turns, unsteady.get(metric, 0.0)) for metric in METRICS]
+    return [_as_shares(one, pairs, names) if pairs and one.metric == "share" else one for one in found]
+
+
+def _as_shares(share: Difference, pairs: Sequence[tuple[Run, Run]], names: Sequence[str]) -> Difference:
+    """By the table of requests met and missed on both sides as well: the more cautious of the two answers counts.
+
+    Sections know how misses come together in time, the table that pairs which agree prove little.
+    """
+    met_a, met_b = both_judged(pairs, names)
+    if share.p is None or share.low is None or share.high is None or not len(met_a):
+        return share
+    deff = max(run.deff for pair in pairs for run in pair)
+    _, low, high = paired_shares(met_b, met_a, deff)
+    p = max(share.p, paired_shares_p_value(met_b, met_a, deff))
+    return replace(share, low=min(share.low, low), high=max(share.high, high), p=p)
 
 
 def _difference(a: Sections, b: Sections, metric: str, paired: bool, in_turns: bool, unsteady: float) -> Difference:

@@ -30,6 +30,7 @@ class Run:
     facts: CellFacts
     own: Verdicts
     flags: tuple[str, ...]
+    deff: float  # design effect of its share
     seed: int
     turn: tuple[int, int]
     start_ns: float
@@ -85,7 +86,11 @@ def side_of(sweeps: Sequence[Prepared], targets: Mapping[str, Slo], rule: GapRul
                 window = windows[facts.cell]
                 seed = prepared.config.run.seed + facts.repeat
                 edges = float(window["window_start_ns"]), float(window["window_end_ns"])
-                runs = (*runs, Run(prepared, facts, own, tuple(row["flags"]), seed, (number, facts.repeat), *edges))
+                deff = float(row["design_effect"] or 1.0)
+                runs = (
+                    *runs,
+                    Run(prepared, facts, own, tuple(row["flags"]), deff, seed, (number, facts.repeat), *edges),
+                )
             elif facts.status == "failed":
                 failed = failed or str(row["error_kind"])
             found[key] = Spot(spot.setting, spot.load, runs, failed)
@@ -181,6 +186,21 @@ def _not_the_same(one: Run, other: Run, names: Sequence[str]) -> str | None:
         if len(lengths) and lengths.mean() < SAME_SHARE:
             return "different_lengths"
     return None
+
+
+def both_judged(pairs: Sequence[tuple[Run, Run]], names: Sequence[str]) -> tuple[Bools, Bools]:
+    """Met or not, of every request that both runs of a pair could judge."""
+    met: tuple[list[Bools], list[Bools]] = [], []
+    for one, other in pairs:
+        end = min(one.end_ns, other.end_ns)
+        for name in names:
+            first, second = _of_class(one.rows, name, end).index, _of_class(other.rows, name, end).index
+            n = min(len(first), len(second))
+            at, to = first[:n], second[:n]
+            both = one.own.judged[at] & other.own.judged[to]
+            met[0].append(one.own.met[at][both])
+            met[1].append(other.own.met[to][both])
+    return np.concatenate(met[0] or [np.zeros(0, bool)]), np.concatenate(met[1] or [np.zeros(0, bool)])
 
 
 def _of_class(rows: pd.DataFrame, name: str, end_ns: float) -> pd.DataFrame:
