@@ -11,6 +11,7 @@ from runner.analysis.prepare import Prepared
 from runner.config import SweepConfig, parse_sweep
 from runner.simulator.capacity import capacity_per_s
 from runner.simulator.presets import EngineProfile
+from runner.simulator.virtual_server import for_virtual_time
 
 LOADS = (0.35, 0.7)  # of what the fitted machine could do
 SHARES = {"p50": 0.5, "p95": 0.95}
@@ -49,7 +50,9 @@ def stand_in(config: SweepConfig, scheduler: str, seats: int, budget: int) -> Sw
         "kind": "simulated", "scheduler": scheduler, "max_num_seqs": seats, "max_num_batched_tokens": budget,
     }  # fmt: skip
     told = config.model_dump(mode="json", exclude_unset=True)
-    return parse_sweep({**told, "backend": backend, "control": {"mode": "none"}}, "held-out run")
+    run = {k: v for k, v in told.get("run", {}).items() if k not in ("find_rate", "budget")}
+    raw = {**told, "backend": backend, "control": {"mode": "none"}, "run": run}
+    return for_virtual_time(parse_sweep(raw, "the same load in virtual time"))
 
 
 def errors_of(measured: Prepared, predicted: Prepared) -> list[dict[str, Any]]:
