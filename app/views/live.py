@@ -34,7 +34,7 @@ def _chart(
         column = [line.get(key) for line in kept]
         values += column
         fig.add_scatter(
-            x=seconds, y=column, mode="lines", name=name, connectgaps=False,
+            x=seconds, y=column, mode="lines+markers", marker={"size": 3}, name=name, connectgaps=False,
             line={"color": style["colour"], "dash": style["dash"], "width": 2},
             hovertemplate=name + ": %{y:.3~s}<extra></extra>",
         )  # fmt: skip

@@ -16,12 +16,19 @@ SHOWN = {"ttft_ms": ("p50", "p90", "p95", "p99"), "gap_ms": ("p50", "p95", "p99"
 
 
 def percentiles_figure(
-    result: c.Result, words: Words = ENGLISH, *, shown: str = "p95", dark: bool = False, height: int = 620
+    result: c.Result,
+    words: Words = ENGLISH,
+    *,
+    shown: str = "p95",
+    others: bool = True,
+    dark: bool = False,
+    height: int = 620,
 ) -> go.Figure:
     """Two plots, one above the other: first-token time and token gaps, a line a setting through its loads.
 
     All percentiles are in the figure; those other than `shown` are hidden (`visible` False, `meta.percentile` tells
-    which is which). A percentile whose sample is too small is a gap in the line with a hollow grey mark that says so.
+    which is which), or left out without `others`. A percentile whose sample is too small is a gap in the line with a
+    hollow grey mark that says so.
     """
     fig = make_subplots(rows=2, cols=1, shared_xaxes=True, vertical_spacing=0.07)
     theme.dress(fig, dark=dark, height=height)
@@ -30,6 +37,8 @@ def percentiles_figure(
     theme.name_legend(fig, c.short_title(result))
     for row, metric in enumerate(("ttft_ms", "gap_ms"), start=1):
         for name in SHOWN[metric]:
+            if name != shown and not others:
+                continue
             for index, (key, label) in enumerate(names.items()):
                 _add_line(
                     fig, row, metric, name, c.by_load(points, key), index, (label, shorts[key]), name == shown, words

@@ -6,6 +6,7 @@ on colour alone; cividis for grids. Backgrounds are transparent: the page decide
 
 import math
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 import plotly.graph_objects as go
@@ -34,8 +35,9 @@ def ink(dark: bool) -> str:
     return _INK[dark]
 
 
+@lru_cache
 def template(dark: bool = False) -> go.layout.Template:
-    """The layout all figures share in light or dark mode."""
+    """The layout all figures share in light or dark mode. A figure takes a copy of it."""
     axis = {
         "automargin": True,
         "gridcolor": _SOFT[dark],
@@ -69,22 +71,23 @@ def template(dark: bool = False) -> go.layout.Template:
 
 def figure(x_title: str, y_title: str, *, dark: bool = False, height: int = 420) -> go.Figure:
     """An empty figure in our dress: legend below, small margins, both axes named with their units."""
-    fig = go.Figure()
-    dress(fig, dark=dark, height=height)
-    fig.update_xaxes(title_text=x_title)
-    fig.update_yaxes(title_text=y_title)
-    return fig
+    titles = {"xaxis": {"title": {"text": x_title}}, "yaxis": {"title": {"text": y_title}}}
+    return go.Figure(layout={**_layout(dark, height), **titles})
 
 
 def dress(fig: go.Figure, *, dark: bool = False, height: int = 420) -> None:
     """Template, margins and the legend at the bottom edge, for figures with one or several plots."""
-    fig.update_layout(
-        template=template(dark),
-        height=height,
-        margin={"l": 8, "r": 12, "t": 28, "b": 8},
-        hovermode="closest",
-        legend={"orientation": "h", "yref": "container", "y": 0, "yanchor": "bottom", "x": 0, "xanchor": "left"},
-    )
+    fig.update_layout(_layout(dark, height))
+
+
+def _layout(dark: bool, height: int) -> dict[str, Any]:
+    return {
+        "template": template(dark),
+        "height": height,
+        "margin": {"l": 8, "r": 12, "t": 28, "b": 8},
+        "hovermode": "closest",
+        "legend": {"orientation": "h", "yref": "container", "y": 0, "yanchor": "bottom", "x": 0, "xanchor": "left"},
+    }
 
 
 def name_legend(fig: go.Figure, title: str) -> None:

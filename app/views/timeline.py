@@ -1,7 +1,6 @@
 """One cell in time: requests as bars, chunks as ticks, engine curves below on the same time axis. PURE."""
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -147,25 +146,33 @@ def engine_texts(engine: pd.DataFrame, at_s: np.ndarray, words: Words) -> list[s
     if not len(told):
         return [""] * len(at_s)
     place = np.searchsorted(seconds(told["at_ns"]), at_s, side="right") - 1
-    texts = [_engine_text(row, words) for row in told.to_dict("records")]
-    return [texts[p] if p >= 0 else "" for p in place]
+    asked = np.unique(place[place >= 0])
+    texts = dict(zip(asked.tolist(), _sample_texts(told.iloc[asked], words), strict=True))
+    return [texts.get(int(p), "") for p in place]
 
 
 def _told(engine: pd.DataFrame) -> pd.DataFrame:
     return engine.sort_values("at_ns", kind="stable") if len(engine) else engine
 
 
-def _engine_text(row: Mapping[Any, Any], words: Words) -> str:
-    def known(key: str) -> float | None:
-        value = row.get(key)
-        return None if value is None or pd.isna(value) else float(value)
-
+def _sample_texts(samples: pd.DataFrame, words: Words) -> list[str]:
+    """One text a sample; what the server did not tell is left out."""
+    shown = (
+        ("running", words.text("running"), words.significant),
+        ("waiting", words.text("waiting"), words.significant),
+        ("kv_cache_usage", words.text("KV cache"), words.share),
+    )
     parts = [
-        (known("running"), words.text("running"), words.significant),
-        (known("waiting"), words.text("waiting"), words.significant),
-        (known("kv_cache_usage"), words.text("KV cache"), words.share),
+        ["" if np.isnan(v) else f"{name} {write(float(v))}" for v in _numbers(samples, column)]
+        for column, name, write in shown
     ]
-    return ", ".join(f"{name} {write(value)}" for value, name, write in parts if value is not None)
+    return [", ".join(filter(None, row)) for row in zip(*parts, strict=True)]
+
+
+def _numbers(samples: pd.DataFrame, column: str) -> np.ndarray:
+    if column not in samples:
+        return np.full(len(samples), np.nan)
+    return np.asarray(pd.to_numeric(samples[column]).to_numpy(dtype=float, na_value=np.nan))
 
 
 def _add_ticks(fig: go.Figure, rows: pd.DataFrame, words: Words) -> None:
@@ -206,6 +213,8 @@ def add_engine(fig: go.Figure, engine: pd.DataFrame, words: Words) -> None:
     """Running, waiting and KV cache below the requests; each point tells all three."""
     told = _told(engine)
     samples = told.iloc[:: max(1, -(-len(told) // MAX_SAMPLES))] if len(told) else told
+    texts = _sample_texts(samples, words) if len(samples) else []
+    at = seconds(samples["at_ns"]).round(3).tolist() if len(samples) else []
     curves = (
         ("running", words.text("running"), 1.0, "y2", 0),
         ("waiting", words.text("waiting"), 1.0, "y2", 3),
@@ -214,9 +223,9 @@ def add_engine(fig: go.Figure, engine: pd.DataFrame, words: Words) -> None:
     for column, name, factor, axis, style_index in curves:
         if column in samples and samples[column].notna().any():
             style = theme.series_style(style_index)
-            values = pd.to_numeric(samples[column]).to_numpy(dtype=float, na_value=np.nan) * factor
+            values = _numbers(samples, column) * factor
             fig.add_scatter(
-                x=seconds(samples["at_ns"]).round(3).tolist(),
+                x=at,
                 y=[None if np.isnan(v) else float(v) for v in values],
                 mode="lines",
                 line={
@@ -226,7 +235,7 @@ def add_engine(fig: go.Figure, engine: pd.DataFrame, words: Words) -> None:
                     "width": 1.5,
                 },
                 name=name,
-                text=[_engine_text(row, words) for row in samples.to_dict("records")],
+                text=texts,
                 hovertemplate="%{x:.1f} s<br>%{text}<extra></extra>",
                 yaxis=axis,
             )
