@@ -14,7 +14,7 @@ from runner.analysis.student import p_value, t95
 
 BATCHES = 10
 SMALLEST_BATCH = 5
-CROWD_SHARE = 0.6  # targets are missed in the worst moments of a crowd, which are shorter than the crowd
+CROWD_SHARE = 0.7  # targets are missed in the worst moments of a crowd, which are shorter than the crowd
 PAIRED_CROWD = 1.25  # times the design effect of a share: two settings differ in those moments alone
 
 

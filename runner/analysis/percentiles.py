@@ -22,6 +22,8 @@ from runner.analysis.gaps import Floats
 LEVELS = {"p50": 0.50, "p90": 0.90, "p95": 0.95, "p99": 0.99}
 TAIL = 0.025
 BATCHES = 6  # for the design effect of a percentile
+CROWD_PART = 0.25  # of the crowd effect: at least so much for the upper side of P90 and above
+HIGH = 0.9
 
 
 def needs(q: float) -> int:
@@ -57,29 +59,42 @@ def percentiles(values: Floats) -> dict[str, Any]:
     return {**out, "n": n}
 
 
-def percentiles_with_intervals(values: Floats) -> dict[str, Any]:
+def percentiles_with_intervals(values: Floats, crowd: float = 1.0) -> dict[str, Any]:
     """`percentiles` of values in order of arrival, with p50_low, p50_high, … (95 %; null where n / design effect
     cannot carry that side) and `needs`: by level, how many values would carry both sides where these did not.
+
+    `crowd`: the `crowd_effect` of the requests. A run that has not seen the worst crowd yet does not show it in its
+    values either; the upper side of a high percentile heeds how long crowds last.
     """
     out = percentiles(values)
-    known = values[~np.isnan(values)]
-    told = {name: q for name, q in LEVELS.items() if out[name] is not None}
-    effects = dict.fromkeys(LEVELS, 1.0)
-    if told:
-        below = known <= np.array([out[name] for name in told])[:, None]
-        worst = np.maximum(batch_effect(below, BATCHES), lasting_effect(below))
-        effects |= dict(zip(told, worst.tolist(), strict=True))
-        ordered = np.sort(known)
-    for name, q in LEVELS.items():
-        low, high = bounds(ordered, q, effects[name]) if name in told else (None, None)
+    known = np.sort(values[~np.isnan(values)])
+    needed = {}
+    for (name, q), effect in zip(LEVELS.items(), _effects(values[~np.isnan(values)], out), strict=True):
+        upper = max(effect, CROWD_PART * crowd) if q >= HIGH else effect
+        low, high = bounds(known, q, effect)[0], bounds(known, q, upper)[1]
+        if out[name] is None:
+            low, high, upper = None, None, 1.0
+        if low is None or high is None:
+            needed[name] = math.ceil(needs(q) * upper)
         out |= {f"{name}_low": low, f"{name}_high": high}
-    short = [name for name in LEVELS if None in (out[f"{name}_low"], out[f"{name}_high"])]
-    return {**out, "needs": {name: math.ceil(needs(LEVELS[name]) * effects[name]) for name in short}}
+    return {**out, "needs": needed}
+
+
+def _effects(values: Floats, found: dict[str, Any]) -> list[float]:
+    """The design effect of "at most this percentile" of each level, 1 for those that are null."""
+    if not len(values):
+        return [1.0] * len(LEVELS)
+    levels = np.array([np.nan if found[name] is None else found[name] for name in LEVELS])
+    below = values <= levels[:, None]
+    effects: list[float] = np.maximum(batch_effect(below, BATCHES), lasting_effect(below)).tolist()
+    return effects
 
 
 def bounds(ordered: Floats, q: float, effect: float = 1.0) -> tuple[float | None, float | None]:
     """The two sides of the 95 % order-statistic interval of percentile q from sorted values, at n / effect."""
     n = len(ordered)
+    if not n:
+        return None, None
     n_eff = max(1, int(n / effect))
     low, high = ranks(n_eff, q)
     # of n_eff values in place of n each stands for a stretch of n / n_eff: from its first to its last

@@ -129,8 +129,9 @@ def _cell_facts(
     measured = record["status"] == "ok" and start is not None and end is not None and end > start
     span = (start, end) if measured and start is not None and end is not None else None
     gaps = gap_table(rows)
-    whole = _numbers(rows, gaps, span)
-    classes = {c.name: _class_numbers(rows, gaps, whole, c.name, span) for c in config.classes}
+    crowds = _crowds(rows, config) if span else {}
+    whole = _numbers(rows, gaps, span, 1.0 + sum(crowd - 1.0 for crowd in crowds.values()))
+    classes = {c.name: _class_numbers(rows, gaps, whole, c.name, span, crowds.get(c.name, 1.0)) for c in config.classes}
     base = {**_origin(record), **whole}
     base |= {"engine": NO_ENGINE, "kernel_stamp_share": None}
     base |= {"prefix_cache_hit_share": None, "prefix_cache_hit_share_intended": None}
@@ -169,7 +170,7 @@ def _cell_facts(
         blocks=blocks,
         slice_of=slice_of,
         output_slices=slices,
-        crowds=_crowds(rows, config) if span else {},
+        crowds=crowds,
     )
 
 
@@ -230,17 +231,17 @@ def _unmeasured() -> dict[str, Any]:
 
 
 def _class_numbers(
-    rows: pd.DataFrame, gaps: Gaps, whole: dict[str, Any], name: str, span: tuple[float, float] | None
+    rows: pd.DataFrame, gaps: Gaps, whole: dict[str, Any], name: str, span: tuple[float, float] | None, crowd: float
 ) -> dict[str, Any]:
     """`_numbers` of one class of a cell; a class that is alone has the cell's own."""
     mine = np.equal(rows["class_name"].to_numpy(dtype=object), name).astype(bool)
     if mine.all():
         return deepcopy(whole)
-    return _numbers(rows[mine], gaps.of_rows(mine), span)
+    return _numbers(rows[mine], gaps.of_rows(mine), span, crowd)
 
 
-def _numbers(rows: pd.DataFrame, gaps: Gaps, span: tuple[float, float] | None) -> dict[str, Any]:
-    """Counts, rates and percentiles of one cell's rows, all classes or one; `gaps` are of exactly these rows."""
+def _numbers(rows: pd.DataFrame, gaps: Gaps, span: tuple[float, float] | None, crowd: float) -> dict[str, Any]:
+    """Counts, rates and percentiles of one cell's rows, all classes or one; `gaps` and `crowd`: of exactly these."""
     window = rows["in_window"].to_numpy(dtype=bool)
     out: dict[str, Any] = {"scheduled": int(window.sum())}
     for name in ("completed", "failed", "cancelled", "rejected"):
@@ -249,7 +250,8 @@ def _numbers(rows: pd.DataFrame, gaps: Gaps, span: tuple[float, float] | None) -
         return {**out, **_unmeasured()}
     chosen = window & rows["latency_counts"].to_numpy(dtype=bool)
     out |= throughput(rows, gaps, *span) | _output_interval(rows, gaps, span)
-    out |= {name: percentiles_with_intervals(rows[name].to_numpy(dtype=np.float64)[chosen]) for name in LATENCIES}
+    for name in LATENCIES:
+        out[name] = percentiles_with_intervals(rows[name].to_numpy(dtype=np.float64)[chosen], crowd)
     streamed = chosen & ~rows["buffered"].to_numpy(dtype=bool)
     out["gap_ms"] = percentiles_with_intervals(gaps.gap_ms[streamed[gaps.row]])
     return out

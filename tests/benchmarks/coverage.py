@@ -30,7 +30,7 @@ from runner.simulator.virtual_server import for_virtual_time
 from runner.what_if import in_memory
 
 WINDOWS_S = (120.0, 300.0)
-LONG_S, LONG_RUNS = 3600.0, 12
+LONG_S, LONG_RUNS = 3600.0, 8
 LONG_SEED = 1_000_000  # the runs that stand for the truth share no seed with those that are tried
 WANTED = (92.0, 98.0)
 HEAD = "| window | interval | load | truth | held | both | width | n |\n|---|---|---|---|---|---|---|---|"
