@@ -24,12 +24,12 @@ def isolation_config(data_dir: Path, named: str, wishes: Wishes, own: Mapping[st
     """`named`: a sweep file, a saved backend, or a URL; `own`: keys of [backend] beside a URL. Sends two requests to a
     server that runs. Raises ConfigError."""
     path = Path(named)
-    if path.suffix in (".toml", ".json") and path.is_file():
+    if path.suffix in (".toml", ".json"):
         return with_arms(load_sweep(path, saved_backends(data_dir)), wishes.caps)
     saved = saved_backends(data_dir)
     if named in saved:
         return backend_config(named, saved[named], wishes)
-    if not is_web_address(named):
+    if not (set(":.") & set(named) and is_web_address(named)):
         known = ", ".join(saved) or "none yet"
         raise ConfigError(
             f"{named} is neither a sweep file, nor a saved backend (saved: {known}), nor a web address such as "
