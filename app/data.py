@@ -7,11 +7,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from app.export.series import series_of
 from app.words import ENGLISH, Words
-from runner.analysis.gaps import gap_table
 from runner.analysis.goodput import judge, verdicts
 from runner.analysis.prepare import Prepared, prepare
 from runner.analysis.result import score, targets_of
+from runner.analysis.stalls import stalled_requests
 from runner.config import GapRule, Slo
 from runner.errors import BusyError, ConfigError
 from runner.queue import sweep_folder
@@ -58,6 +59,7 @@ def _sample(folder: Path) -> SweepSummary:
         cells_total=int(state.get("cells_total") or 0),
         cells_done=int(state.get("cells_done") or 0),
         verdict=state.get("verdict"),
+        brief=state.get("brief") if isinstance(state.get("brief"), dict) else None,
         simulated=sweep.get("simulated") is True,
         folder=folder,
     )
@@ -122,6 +124,7 @@ def report_html(folder: Path, *, include_private: bool = False, words: Words = E
         prepared.requests,
         windows_s=windows,
         crowds=crowds,
+        stalled=stalled_requests(prepared, targets_of(prepared.config)),
         include_private=include_private,
         words=words,
     )
@@ -142,14 +145,7 @@ def cell_series(prepared: Prepared, cell: int) -> dict[str, dict[str, np.ndarray
     An answer that came in one piece has no gaps, as in the percentiles.
     """
     facts = next(f for f in prepared.cells if f.cell == cell)
-    rows = prepared.requests.iloc[facts.rows]
-    rows = rows[rows["in_window"].to_numpy(dtype=bool) & rows["latency_counts"].to_numpy(dtype=bool)]
-    by_class = {str(name): part for name, part in rows.groupby("class_name", sort=False)}
-    streamed = {name: part[~part["buffered"].to_numpy(dtype=bool)] for name, part in by_class.items()}
-    return {
-        "ttft_ms": {name: part["ttft_ms"].to_numpy(dtype=np.float64) for name, part in by_class.items()},
-        "gap_ms": {name: gap_table(part.reset_index(drop=True)).gap_ms for name, part in streamed.items()},
-    }
+    return series_of(prepared.requests.iloc[facts.rows], [cell])
 
 
 def cell_rows(prepared: Prepared, cell: int) -> tuple[pd.DataFrame, pd.DataFrame]:

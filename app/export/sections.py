@@ -135,11 +135,11 @@ def heat(result: c.Result, words: Words) -> str:
     down, right = _breakable(grid.row_key), _breakable(grid.column_key)
     corner = f'<th class="corner"><span>{down} ↓</span> <span>{right} →</span></th>'
     caption = esc(_heat_caption(grid, words))
-    body = _scrolled("heat", caption, f"<tr>{corner}{head}</tr>", rows) + _scale(words)
+    body = scrolled("heat", caption, f"<tr>{corner}{head}</tr>", rows) + _scale(words)
     return section("heat", words.text("Setting by setting"), body)
 
 
-def _scrolled(kind: str, caption: str, head: str, rows: str) -> str:
+def scrolled(kind: str, caption: str, head: str, rows: str) -> str:
     """A table that scrolls in its own box, so that a phone's page never scrolls sideways."""
     inside = f"<caption>{caption}</caption><thead>{head}</thead><tbody>{rows}</tbody>"
     box = f'<div class="scroll" tabindex="0" role="group" aria-label="{caption}">'
@@ -180,19 +180,6 @@ def percentiles(words: Words) -> str:
     )
 
 
-def distributions(slots: dict[str, str], words: Words) -> str:
-    """First-token times and gaps of the pick, whole; `slots`: figure name -> what a screen reader says."""
-    body = "".join(figure_slot(name, alt) for name, alt in slots.items())
-    intro = esc(words.text("Of the pick as measured: each line tells what share came within which time."))
-    title = words.text("How the pick's times spread")
-    return section("spread", title, body, intro=intro, scripted=True) if body else ""
-
-
-def time(alt: str, words: Words) -> str:
-    """Where the time of a request goes, cell by cell."""
-    return section("time", words.text("Where the time goes"), figure_slot("time", alt), scripted=True)
-
-
 def batch(result: c.Result, words: Words) -> str:
     """Limit against observed batch: figure, what bound each setting, and the numbers inside and outside the server."""
     rows = batch_rows(result, words)
@@ -217,7 +204,7 @@ def _observed(result: c.Result, rows: Sequence[dict[str, Any]], words: Words) ->
         for r in rows
     )
     caption = esc(words.text("Each setting at the load where the most was seen at once; outside: from its streams."))
-    return _scrolled("rules", caption, f"<tr>{head}</tr>", body)
+    return scrolled("rules", caption, f"<tr>{head}</tr>", body)
 
 
 def rules(result: c.Result, words: Words) -> str:
@@ -237,7 +224,7 @@ def rules(result: c.Result, words: Words) -> str:
     caption = esc(words.text("Share of the pick's requests that pass, at the sweep's own targets, by rule."))
     hidden = blind_mean(result, words)
     lead = f"<p>{esc(hidden)}</p>" if hidden else ""
-    table_html = _scrolled("rules", caption, f"<tr>{head}</tr>", body)
+    table_html = scrolled("rules", caption, f"<tr>{head}</tr>", body)
     return section("rules", words.text("Another rule for the gaps"), lead + table_html)
 
 
@@ -266,8 +253,8 @@ def numbers(result: c.Result, words: Words) -> str:
         )
     )
     buttons = (("copy-csv", words.text("Copy as CSV")), ("save-csv", words.text("Save as CSV")))
-    row = "".join(f'<button type="button" id="{i}">{esc(t)}</button>' for i, t in buttons)
-    inside = f'<div class="buttons scripted">{row}</div>' + _scrolled("numbers", caption, f"<tr>{head}</tr>", body)
+    row = "".join(f'<button type="button" id="{i}" class="scripted">{esc(t)}</button>' for i, t in buttons)
+    inside = f'<div class="buttons">{row}</div>' + scrolled("numbers", caption, f"<tr>{head}</tr>", body)
     return section("numbers", words.text("Every number"), inside)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 import plotly.graph_objects as go
 
-from app.export import assets, sections
+from app.export import assets, more_sections, sections
 from app.export.redact import redact
 from app.export.series import series_of
 from app.export.tallies import make_tallies
@@ -18,8 +18,10 @@ from app.views.batch import batch_figure
 from app.views.ecdf import ecdf_figure
 from app.views.frontier import frontier_figure
 from app.views.heatmap import heat_grid
+from app.views.isolation import has_isolation, isolation_figure
 from app.views.percentiles import percentiles_figure, targets_of
 from app.views.phases import phase_rows, phases_figure
+from app.views.rates import rates_figure
 from app.views.share import share_figure
 from app.views.table import columns, table_rows
 from app.views.verdict import markdown, verdict
@@ -45,20 +47,21 @@ def render_page(
     *,
     windows_s: Mapping[int, float] | None = None,
     crowds: Mapping[int, Mapping[str, float]] | None = None,
+    stalled: pd.DataFrame | None = None,
     include_private: bool = False,
     words: Words = ENGLISH,
 ) -> str:
     """The shared page of a result object.
 
     `requests`: analysis' request table; with it the page has target sliders, where the time goes, and the pick's
-    distributions. `windows_s`: length of each cell's measured window; `crowds`: see `make_tallies`. Hosts, addresses,
-    URLs and folders are left out unless `include_private`; keys always.
+    distributions. `windows_s`: length of each cell's measured window; `crowds`: see `make_tallies`; `stalled`: those of
+    runner.analysis.stalls. Hosts, addresses, URLs and folders are left out unless `include_private`; keys always.
     """
     tallies = None if requests is None else make_tallies(result, requests, windows_s, crowds)
     shared = redact(result, include_private=include_private)
     data = {"format": FORMAT, "version": VERSION, "result": shared, "tallies": tallies}
     more = _figures_of_requests(shared, requests, words)
-    body = _body(shared, tallies, more, words)
+    body = _body(shared, tallies, more, stalled, words)
     blocks = "\n".join(
         [
             _block("goodput-data", "application/json", json_text(data)),
@@ -157,7 +160,11 @@ def _figures_of_requests(
 
 
 def _body(
-    result: c.Result, tallies: dict[str, Any] | None, more: Mapping[str, tuple[go.Figure, str]], words: Words
+    result: c.Result,
+    tallies: dict[str, Any] | None,
+    more: Mapping[str, tuple[go.Figure, str]],
+    stalled: pd.DataFrame | None,
+    words: Words,
 ) -> str:
     frontier = sections.figure_slot("frontier", words.text("goodput against raw output, one point a cell"))
     no_script = sections.esc(words.text("Figures need scripts. Every number is in the tables below."))
@@ -174,11 +181,14 @@ def _body(
         sections.sliders(tallies, result, words),
         sections.heat(result, words),
         sections.percentiles(words),
-        sections.distributions({k: alt for k, (_, alt) in more.items() if k.startswith("ecdf")}, words),
-        sections.time(more["time"][1], words) if "time" in more else "",
+        more_sections.distributions({k: alt for k, (_, alt) in more.items() if k.startswith("ecdf")}, words),
+        more_sections.time(more["time"][1], words) if "time" in more else "",
         sections.section("share", words.text("Share inside targets by load"), shares, scripted=True) if shares else "",
         sections.rules(result, words),
+        more_sections.stalls(stalled, result, words),
         sections.batch(result, words),
+        more_sections.rates(result, words),
+        more_sections.isolation(result, words),
         sections.warnings(result, words),
         sections.numbers(result, words),
         sections.method(words),
@@ -214,6 +224,10 @@ def _parts(
     for i, name in enumerate(c.interactive_classes(result)[:3]):
         figures[f"share-{i}"] = share_figure(result, name, words)
     figures |= {name: figure for name, (figure, _) in more.items()}
+    if result.get("max_rates"):
+        figures["rates"] = rates_figure(result, words)
+    if has_isolation(result):
+        figures["isolation"] = isolation_figure(result["isolation"], words)
     return {
         "figures": {k: figure_parts(f) for k, f in figures.items()},
         "templates": [theme.template(dark).to_plotly_json() for dark in (False, True)],

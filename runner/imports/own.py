@@ -20,7 +20,7 @@ _NUMBERS = (
     "design_effect", "cold_loads", "cold_load_max_ms", "kernel_stamp_share", "send_lag_p99_ms",
 )  # fmt: skip
 _PERCENTILES = ("ttft_ms", "gap_ms", "tpot_ms", "e2e_ms")
-_OBJECTS = ("backend", "environment", "targets", "choice")
+_OBJECTS = ("backend", "environment", "targets", "choice", "isolation")
 
 
 def is_export(content: bytes) -> bool:
@@ -52,7 +52,7 @@ def _is_result(result: Mapping[str, Any]) -> bool:
     numbers = [c["cell"] for c in cells]
     named = all(isinstance(result.get(key) or "", str) for key in ("name", "sweep_id", "status"))
     whole = all(isinstance(result.get(key) or {}, dict) for key in _OBJECTS)
-    lists = all(_objects(result.get(key)) for key in ("warnings", "bounds"))
+    lists = all(_objects(result.get(key)) for key in ("warnings", "bounds", "max_rates"))
     if not (named and whole and lists and len(set(numbers)) == len(numbers) and _number(result.get("share_target"))):
         return False
     choice = result.get("choice") or {}

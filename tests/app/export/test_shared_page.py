@@ -166,6 +166,29 @@ def test_every_number_is_there_without_scripts(page: str) -> None:
     assert all(a.get("aria-label") for t, a in tags if a.get("role") in ("img", "group"))
 
 
+def test_what_a_sweep_asked_more_is_told(page: str) -> None:
+    """Searched loads, and requests that froze behind a good mean, have their sections where the sweep has them."""
+    assert 'id="rates"' not in page
+    assert 'id="stalls"' not in page
+    setting = made_up_result()["cells"][0]["setting"]
+    found = {
+        "setting": setting, "caps": {}, "axis": "request_rate", "load": 2.5, "low": 2.0, "high": 3.0, "probes": 4,
+        "ill_defined": False, "reason_templates": ["Up to {x}."], "reason_values": {"x": HOSTILE},
+    }  # fmt: skip
+    stalled = pd.DataFrame(
+        [(0, 7, HOSTILE, 3.0, 900.0, 4.0, 60.0, 150.0, 2, 1500.0)],
+        columns=[
+            "cell", "request", "class_name", "scheduled_s", "longest_gap_ms", "at_s", "tpot_ms", "gap_target_ms",
+            "long_gaps", "stalled_ms",
+        ],
+    )  # fmt: skip
+    more = render_page({**made_up_result(), "max_rates": [found]}, stalled=stalled)
+    tags = parse(more).tags
+    assert {"rates", "stalls", "fig-rates"} <= {a.get("id") for _, a in tags}
+    assert "froze all the same" in more
+    assert not [t for t, _ in tags if t == "img"]
+
+
 def test_ids_are_unique(page: str) -> None:
     """Labels and headings point at one element each."""
     ids = [a["id"] for _, a in parse(page).tags if "id" in a]
