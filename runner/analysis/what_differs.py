@@ -20,7 +20,7 @@ def what_differs(a: Prepared, b: Prepared) -> list[Json]:
     one, other = a.config, b.config
     places: list[tuple[str, Json, Json]] = [
         ("setting", _grid(one, one.server_grid), _grid(other, other.server_grid)),
-        ("control", _command(one), _command(other)),
+        ("control", *_control(one, other)),
         ("backend", flat(a.tables.meta["backend"]), flat(b.tables.meta["backend"])),
         ("server", _server(a), _server(b)),
         ("environment", _environment(a), _environment(b)),
@@ -52,9 +52,17 @@ def _grid(config: SweepConfig, keys: Mapping[str, Sequence[Any]]) -> Json:
     return {k: config.grid[k][0] if len(config.grid[k]) == 1 else list(config.grid[k]) for k in keys}
 
 
+def _control(one: SweepConfig, other: SweepConfig) -> tuple[Json, Json]:
+    """How settings are applied; the commands too, unless one of them is not told (as in a file from elsewhere)."""
+    modes = {"mode": one.control.mode}, {"mode": other.control.mode}
+    if not one.control.command or not other.control.command:
+        return modes
+    return {**modes[0], **_command(one)}, {**modes[1], **_command(other)}
+
+
 def _command(config: SweepConfig) -> Json:
     """Flags of the start command with their values, what has no flag by its place, and the variables it is given."""
-    out: Json = {"mode": config.control.mode}
+    out: Json = {}
     words = list(config.control.command or ())
     at = 0
     while at < len(words):

@@ -3,11 +3,17 @@
 import json
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from runner.analysis.compare import compare
+from runner.analysis.differences import Difference, adjust
+from runner.analysis.percentiles import nearest_rank
 from runner.analysis.prepare import prepare
+from runner.analysis.sections import Sections, estimates, steps_of
 from runner.config import Slo
 from runner.errors import ConfigError
 from storage.records import ClientSample
@@ -243,3 +249,34 @@ def test_a_side_without_a_sweep_is_refused() -> None:
     """In a sentence, not as an index error."""
     with pytest.raises(ConfigError, match="a sweep on each side"):
         compare([], [sweep()])
+
+
+def test_a_family_of_differences_is_adjusted_promises_apart_from_the_rest() -> None:
+    """Two points: shares of p .03 and .04 stay .06 (Holm of two), goodput of a pair follows its share; of .01, .02 and
+    .5 in the rest the first becomes .03, the second .04."""
+
+    def one(metric: str, p: float | None) -> Difference:
+        return Difference(metric, 1.0, 2.0, 0.0, 2.0, p, 0.0, 50, 50, None)
+
+    first = [one("share", 0.03), one("goodput_per_s", 0.001), one("ttft_p50_ms", 0.01), one("ttft_p95_ms", None)]
+    second = [one("share", 0.04), one("goodput_per_s", 0.9), one("ttft_p50_ms", 0.02), one("gap_p95_ms", 0.5)]
+    found = adjust([first, second], [True, True])
+    told = [[None if d.p_adjusted is None else round(d.p_adjusted, 9) for d in point] for point in found]
+    assert told == [[0.06, 0.06, 0.03, None], [0.06, 0.06, 0.04, 0.5]]
+    apart = adjust([first[:2]], [False])[0]
+    assert [d.p_adjusted for d in apart] == [0.03, 0.002]
+
+
+@given(st.lists(st.floats(0, 1000), min_size=1, max_size=200), st.integers(1, 6))
+def test_a_percentile_under_even_weights_is_the_nearest_rank(values: list[float], sections: int) -> None:
+    """Reading percentiles from counted steps gives the very value that a sort would, for both percentiles."""
+    ms = np.array(values)
+    place = np.arange(len(ms)) * sections // len(ms)
+    ones = np.ones(sections)
+    made = Sections(
+        run=np.zeros(sections, dtype=np.int64), seconds=ones, met=ones, judged=ones, tokens=ones,
+        values={"ttft": ms, "gap": ms}, places={"ttft": place, "gap": place},
+    )  # fmt: skip
+    for metric, q in (("ttft_p50_ms", 0.50), ("gap_p95_ms", 0.95)):
+        read = estimates(made, ones[None, :], metric, steps_of(made, made, metric))
+        assert read.tolist() == [nearest_rank(ms, q)]
