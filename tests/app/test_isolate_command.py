@@ -92,6 +92,7 @@ def test_a_url_is_looked_at_and_measured_as_what_it_is(tmp_path: Path) -> None:
     ("flags", "says"),
     [
         (["nowhere"], "nowhere is neither a sweep file, nor a saved backend"),
+        (["nothing.toml"], "nothing.toml: no such file"),
         (["http://127.0.0.1:9"], "does not answer as it should"),
         (["x", "--caps", "2,none"], "--caps 2,none: give whole numbers"),
         (["x", "--duration", "-1"], "--duration -1 must be above 0"),
@@ -113,7 +114,7 @@ def test_mistakes_are_one_sentence(
 def test_every_way_is_measured_on_a_real_server(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Chats alone, a pile of documents beside them at once and one by one, and the pile by itself: a cell each, and
     every document is done or counted as left."""
-    flags = ["--caps", "1", "--duration", "3", "--chat-rate", "3", "--jobs", "5", "--data", str(tmp_path / "data")]
+    flags = ["--caps", "1", "--duration", "2", "--chat-rate", "4", "--jobs", "5", "--data", str(tmp_path / "data")]
     with running_llama("-c", "4096", "-np", "2", "--no-cache-prompt") as url:
         assert main(["isolate", url, "--json", *flags]) == 0
     result = json.loads(capsys.readouterr().out)
