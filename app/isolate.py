@@ -8,6 +8,7 @@ from typing import Any
 from app.backends import sweep_kind
 from runner.config import SweepConfig, parse_sweep
 from runner.engines.address import is_web_address
+from runner.engines.catalogue import KINDS
 from runner.errors import ConfigError
 from runner.isolation_plan import Pace, Wishes, usual_sweep, with_arms
 from runner.load.workload import PromptScale, RequestSpec, make_prompt
@@ -38,7 +39,8 @@ def isolation_config(data_dir: Path, named: str, wishes: Wishes, own: Mapping[st
     url = named if "://" in named else f"http://{named}"
     found = inspect_once(url, (own or {}).get("api_key_env"))
     kind = sweep_kind(found.as_json()) if found else "openai"
-    return backend_config(url, {"kind": kind, "url": url, **(own or {})}, wishes)
+    title = KINDS[kind].title  # no address: the name goes with every shared page
+    return backend_config(title, {"kind": kind, "url": url, **(own or {})}, wishes)
 
 
 def backend_config(name: str, backend: Mapping[str, Any], wishes: Wishes) -> SweepConfig:

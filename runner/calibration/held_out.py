@@ -33,7 +33,7 @@ def held_out_sweep(
         "slo": {"ttft_ms": 1000, "gap_ms": 150},
     }
     raw = {
-        "name": f"Held-out run of the calibration of {backend.get('model') or backend['kind']}",
+        "name": f"Held-out run of the calibration of {_short(backend)}",
         "backend": dict(backend),
         "grid": {"request_rate": [1.0]},
         "run": {"duration_s": seconds, "warmup_s": min(5.0, seconds / 8), "seed": SEED, "drift_check": False},
@@ -42,6 +42,11 @@ def held_out_sweep(
     capacity = capacity_per_s(profile, parse_sweep(raw, "held-out run").classes, seats)
     rates = [float(f"{share * capacity:.2g}") for share in LOADS]
     return parse_sweep({**raw, "grid": {"request_rate": rates}}, "held-out run")
+
+
+def _short(backend: Mapping[str, Any]) -> str:
+    """The model without the folder that llama.cpp tells, or the kind: a sweep's name goes with every shared page."""
+    return str(backend.get("model") or "").replace("\\", "/").rpartition("/")[2][:100] or str(backend["kind"])
 
 
 def stand_in(config: SweepConfig, scheduler: str, seats: int, budget: int) -> SweepConfig:

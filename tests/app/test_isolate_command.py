@@ -83,6 +83,7 @@ def test_a_url_is_looked_at_and_measured_as_what_it_is(tmp_path: Path) -> None:
     with running_engine("--cost", "a=20,b=0.1", "--max-num-seqs", "4") as url:
         found = isolation_config(tmp_path, url, Wishes())
     assert (found.backend.kind, found.backend.url) == ("vllm", url)
+    assert found.name == "Isolation: vLLM"  # a name goes with every shared page: no address in it
     assert found.classes[0].rate is not None
     assert 0.03 < found.classes[0].rate < 0.25
     assert "policy" not in found.grid
