@@ -80,7 +80,7 @@ def _saved(saved: Mapping[str, Any], w: Words) -> tuple[Backend, list[str]] | No
         st.page_link(ui.BACKENDS, label=w.text("Backends"))
         return None
     name = links.follow("saved", sorted(saved), sorted(saved)[0])
-    st.selectbox(w.text("Saved backend"), sorted(saved), key="saved", format_func=ui.plain)
+    st.selectbox(w.text("Saved backend"), sorted(saved), key="saved")
     links.show("saved", name)
     if saved[name].get("url"):
         check(saved[name], w)

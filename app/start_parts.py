@@ -7,6 +7,7 @@ import streamlit as st
 
 from app import backends, cache, quick_check, ui
 from app.thumbnail import alt_text, frontier_svg
+from app.views.verdict import verdict
 from app.words import Words
 from storage.errors import GoodputError
 from storage.side_files import LIVE, SweepSummary, read_lines, read_state
@@ -35,11 +36,20 @@ def row(sweep: SweepSummary, w: Words) -> None:
         with st.container(horizontal=True, vertical_alignment="center"):
             st.page_link(page, label=ui.plain(sweep.name), query_params={"sweep": sweep.sweep_id})
             ui.status_badge(sweep.status)
-        said = quick_check.told(sweep, w) or sweep.verdict or _why_nothing(sweep, w)
+        said = quick_check.told(sweep, w) or verdict_line(sweep, w) or _why_nothing(sweep, w)
         if said:
             ui.say(said)
         progress = w.text("{done} of {total} cells", done=w.count(sweep.cells_done), total=w.count(sweep.cells_total))
         ui.note(" · ".join(filter(None, [ui.simulated(sweep), progress, ui.when(sweep.created_unix_ns)])))
+
+
+def verdict_line(sweep: SweepSummary, w: Words) -> str | None:
+    """What the sweep found, in the visitor's language; as it was written down where nothing else is there."""
+    try:
+        found = verdict(sweep.brief or {}, w) if sweep.brief else None
+    except (KeyError, TypeError, ValueError, AttributeError):  # of another version, or damaged
+        return sweep.verdict
+    return " ".join(filter(None, [found.headline, found.detail, found.against_raw])) if found else sweep.verdict
 
 
 def sample(sweep: SweepSummary, w: Words) -> None:

@@ -50,6 +50,7 @@ class LiveFeed:
         self.message = ""
         self.waiting_for: dict[str, Any] | None = None  # what the user is asked to do by hand: {"setting", "text"}
         self.verdict: str | None = None
+        self.brief: dict[str, Any] | None = None  # the result in brief (runner.brief), once it is there
         self.stopped_by: str | None = None  # user | stop_by | failures, once it has stopped before its last cell
         self._owner = {"pid": os.getpid(), "create_time": psutil.Process().create_time()}
 
@@ -94,6 +95,7 @@ class LiveFeed:
             "message": self.message,
             "waiting_for": self.waiting_for,
             "verdict": self.verdict,
+            "brief": self.brief,
             "stopped_by": self.stopped_by,
         }
 

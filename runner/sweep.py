@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from runner.analysis.result import build_result, targets_of
+from runner.brief import brief_of
 from runner.by_hand import user_of
 from runner.cell import CellTools
 from runner.config import SweepConfig
@@ -78,7 +79,7 @@ async def run_sweep(
         if live.status == "stopped" and live.stopped_by is None:
             live.stopped_by = "user"
         result = await asyncio.to_thread(_conclude, folder)
-        live.verdict = str(result["choice"]["reason"])
+        live.verdict, live.brief = str(result["choice"]["reason"]), brief_of(result)
         if on_result:
             on_result(result)
     except GoodputError as e:

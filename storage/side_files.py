@@ -27,6 +27,7 @@ LIVE = ("starting", "running", "paused")
 FINAL = ("done", "failed", "stopped")
 STALE_S = 10.0  # the runner renews its heartbeat every second
 _TAIL_BYTES = 64 * 1024
+_CALENDAR_ENDS_NS = 253_000_000_000 * 1_000_000_000  # in the year 9987
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +43,7 @@ class SweepSummary:
     verdict: str | None
     simulated: bool
     folder: Path
+    brief: dict[str, Any] | None = None  # the result in brief, as the runner left it; of older sweeps null
     source: str = ""  # what asked for it: a file's name, "dashboard", "quick check", the id of an earlier sweep
 
 
@@ -177,7 +179,7 @@ def _status(state: dict[str, Any] | None, now_unix_ns: int) -> str:
 def _summary(folder: Path, now_unix_ns: int) -> SweepSummary:
     asked_for = _asked_for(folder / SWEEP)
     state = read_state(folder)
-    verdict = (state or {}).get("verdict")
+    verdict, brief = (state or {}).get("verdict"), (state or {}).get("brief")
     return SweepSummary(
         sweep_id=folder.name,
         name=asked_for.get("name") or folder.name,
@@ -188,6 +190,7 @@ def _summary(folder: Path, now_unix_ns: int) -> SweepSummary:
         verdict=verdict if isinstance(verdict, str) else None,
         simulated=asked_for.get("simulated") is True,
         folder=folder,
+        brief=brief if isinstance(brief, dict) else None,
         source=asked_for.get("source", ""),
     )
 
@@ -208,10 +211,16 @@ def _read_asked_for(path: Path, inode: int, changed_ns: int, size: int) -> dict[
         return {}
     return {
         "name": str(sweep.get("name") or ""),
-        "created_unix_ns": _count(sweep.get("created_unix_ns")),
+        "created_unix_ns": _moment(sweep.get("created_unix_ns")),
         "simulated": sweep.get("simulated") is True,
         "source": str(sweep.get("source") or ""),
     }
+
+
+def _moment(value: object) -> int:
+    """Nanoseconds that a calendar has; 0 for others."""
+    found = _count(value)
+    return found if 0 <= found < _CALENDAR_ENDS_NS else 0
 
 
 def _count(value: object) -> int:

@@ -8,6 +8,7 @@ from typing import Any
 import pandas as pd
 
 from runner.analysis.result import build_result
+from runner.brief import brief_of
 from storage.json_files import write_json
 from storage.records import CellRecord, ClientSample, EngineSample, RequestRecord, SweepMeta
 from storage.side_files import SWEEP, append_line, write_state
@@ -48,7 +49,8 @@ def finished_sweep(data_dir: Path, tables: SweepTables, sweep_id: str, *, status
         {"sweep_id": sweep_id, "name": name, "created_unix_ns": created, "source": "test", "config": config},
     )
     verdict = result["choice"]["reason"]
-    write_state(folder, {"status": status, "cells_total": total, "cells_done": total, "verdict": verdict})
+    state = {"status": status, "cells_total": total, "cells_done": total, "verdict": verdict}
+    write_state(folder, {**state, "brief": brief_of(result)})
     for row in result["cells"]:
         append_line(folder, "cells.jsonl", row)
     return folder
