@@ -12,6 +12,7 @@ import plotly.graph_objects as go
 from app.views import cells as c
 from app.views import theme
 from app.words import ENGLISH, NOTHING, Words
+from runner.analysis.differences import BETTER_WHEN_LESS
 
 Comparison = Mapping[str, Any]
 METRICS = ("share", "goodput_per_s", "ttft_p50_ms", "ttft_p95_ms", "gap_p95_ms", "output_tok_per_s")
@@ -136,8 +137,17 @@ def point_name(point: Mapping[str, Any], words: Words = ENGLISH) -> str:
 
 
 def _setting_text(point: Mapping[str, Any], words: Words) -> str:
-    a, b = (c.setting_name(point[side], list(point[side]), words) for side in ("setting_a", "setting_b"))
-    return a if a == b else words.text("{b} instead of {a}", a=a, b=b)
+    """What both settings have alike, then what differs: `max_num_seqs 8, threads 1 instead of 2`."""
+    a, b = point["setting_a"], point["setting_b"]
+    if a == b:
+        return c.setting_name(a, list(a), words)
+    alike = [k for k in b if k in a and a[k] == b[k]]
+    parts = [c.setting_name(b, alike, words)] if alike else []
+    for key in dict.fromkeys([*b, *a]):
+        if key not in alike:
+            old, new = (str(side[key]) if key in side else NOTHING for side in (a, b))
+            parts.append(words.text("{key} {b} instead of {a}", key=key, a=old, b=new))
+    return ", ".join(parts)
 
 
 def _value(metric: str, value: float | None, words: Words) -> str:
@@ -168,12 +178,11 @@ def _signed(value: float | None, words: Words) -> str:
 
 
 def comparison_figure(comparison: Comparison, words: Words = ENGLISH, *, dark: bool = False) -> go.Figure:
-    """Change in % with its interval, a row a metric, a marker a point; filled where it is more than noise."""
+    """Change in % with its interval, a row a metric, a marker a point; filled where it is more than noise. An arrow
+    beside each metric points to where better is."""
     names, said = metric_names(words), verdict_names(words)
     points = [p for p in comparison["points"] if p["metrics"]]
-    fig = theme.figure(
-        words.text("change from A to B (%; share: points)"), "", dark=dark, height=160 + 44 * len(METRICS)
-    )
+    fig = theme.figure(words.text("change (%; share: points)"), "", dark=dark, height=160 + 44 * len(METRICS))
     for index, point in enumerate(points[: theme.MAX_SERIES]):
         style = theme.series_style(index)
         rows = [(m, _percent(m, point["metrics"][m])) for m in METRICS]
@@ -195,7 +204,7 @@ def comparison_figure(comparison: Comparison, words: Words = ENGLISH, *, dark: b
                 "symbol": [style["symbol"] + ("" if sure else "-open") for sure in beyond],
                 "size": 10,
             },
-            name=theme.plain(point_name(point, words)),
+            name="<br>".join(map(theme.plain, [c.load_name(point, words), *_setting_text(point, words).split(", ")])),
             customdata=[
                 [
                     theme.plain(names[m]),
@@ -208,10 +217,15 @@ def comparison_figure(comparison: Comparison, words: Words = ENGLISH, *, dark: b
         )
     fig.add_vline(x=0, line={"color": theme.ink(dark), "width": 1})
     fig.update_yaxes(
-        tickvals=list(range(len(METRICS))), ticktext=[theme.plain(names[m]) for m in METRICS],
+        tickvals=list(range(len(METRICS))), ticktext=[f"{theme.plain(names[m])} {_better(m)}" for m in METRICS],
         range=[len(METRICS) - 0.5, -0.5],
     )  # fmt: skip
     return fig
+
+
+def _better(metric: str) -> str:
+    """Where better is."""
+    return "←" if metric in BETTER_WHEN_LESS else "→"
 
 
 def _percent(metric: str, found: Mapping[str, Any]) -> tuple[float, float, float] | None:

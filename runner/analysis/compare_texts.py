@@ -1,6 +1,6 @@
 """What a comparison says: the verdict in one sentence, and what a reader must know beside it."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from runner.analysis.choice import describe_load, describe_setting, percent
@@ -76,8 +76,16 @@ def reason_of(verdict: str, points: Sequence[Json], found: Sequence[Sequence[Dif
 
 
 def _place(point: Json) -> Json:
-    a, b = describe_setting(point["setting_a"]), describe_setting(point["setting_b"])
-    return {"setting": a if a == b else f"{b} ({a})", "load": describe_load(point["load"])}
+    return {"setting": _settings(point["setting_a"], point["setting_b"]), "load": describe_load(point["load"])}
+
+
+def _settings(a: Mapping[str, Any], b: Mapping[str, Any]) -> str:
+    """What both have alike, then what differs."""
+    if a == b:
+        return describe_setting(a)
+    alike = {k: v for k, v in b.items() if k in a and a[k] == v}
+    differ = [f"{k} {b.get(k, '-')} instead of {a.get(k, '-')}" for k in dict.fromkeys([*b, *a]) if k not in alike]
+    return ", ".join([describe_setting(alike)] * bool(alike) + differ)
 
 
 def _size(d: Difference) -> float:

@@ -34,8 +34,8 @@ def worse() -> dict[str, Any]:
 def test_the_sentence_says_it_with_units() -> None:
     """Names and numbers as the pages write them; the setting as B has it instead of A's."""
     assert comparison_sentence(worse()) == (
-        "B is worse than A: share inside the targets 25\u00a0% instead of 100\u00a0%, with threads 1, model "
-        f"{HOSTILE} instead of threads 2, model {HOSTILE} at 1.2 req/s."
+        "B is worse than A: share inside the targets 25\u00a0% instead of 100\u00a0%, with model "
+        f"{HOSTILE}, threads 1 instead of 2 at 1.2 req/s."
     )
 
 

@@ -139,7 +139,7 @@ def test_the_setting_that_differs_is_left_aside_and_loads_are_matched() -> None:
     assert (found["matched_by"], found["ignored_setting_keys"]) == ("load", ["threads"])
     assert found["differs"] == [{"where": "setting", "key": "threads", "a": 2, "b": 1}]
     assert found["verdict"] == "worse"
-    assert "threads 1 (threads 2)" in found["reason"]
+    assert "threads 1 instead of 2" in found["reason"]
 
 
 def test_what_both_sides_have_is_matched_and_the_rest_is_listed() -> None:
