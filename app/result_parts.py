@@ -1,6 +1,7 @@
 """Parts of the results page that are more than one call: target sliders, tiles, tables, one cell."""
 
 from collections.abc import Mapping, Sequence
+from html import escape
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -85,6 +86,21 @@ def tiles(cell: c.Cell, w: Words) -> None:
     with st.container(horizontal=True, gap="medium"):
         for title, value in shown.items():
             st.metric(title, value, width="content")
+
+
+def to_paste(line: str, w: Words) -> None:
+    """The setting as a line, all of it selected by one click.
+
+    Streamlit's own block of code would bring the grammars of 300 languages, a third of all that the page loads.
+    """
+    ui.note(w.text("To paste into the server's start command; a click selects all of it"))
+    label = escape(w.text("the setting, to paste"))
+    st.html(
+        "<style>.to-paste {user-select: all; white-space: pre-wrap; overflow-wrap: anywhere; margin: 0; "
+        "padding: 0.8rem 1rem; border-radius: 0.5rem; background: rgba(128, 128, 128, 0.12); font-size: 0.875rem; "
+        "font-family: ui-monospace, 'SF Mono', Consolas, 'DejaVu Sans Mono', monospace}</style>"
+        f'<pre class="to-paste" tabindex="0" aria-label="{label}">{escape(line)}</pre>'
+    )
 
 
 def beside_choice(result: c.Result, w: Words) -> None:

@@ -80,8 +80,7 @@ with answer:
     if pick is not None:
         result_parts.tiles(pick, w)
     if said.paste:
-        ui.note(w.text("To paste into the server's start command"))
-        st.code(said.paste, language=None, wrap_lines=True)
+        result_parts.to_paste(said.paste, w)
     if said.against_raw:
         st.info(ui.plain(said.against_raw))
     result_parts.beside_choice(result, w)

@@ -140,6 +140,17 @@ def test_a_sweep_of_a_later_version_is_told_in_one_sentence(opened: Open, made: 
     assert at.selectbox(key="which").value == "made-up"
 
 
+def test_the_line_to_paste_is_text(opened: Open, data_dir: Path) -> None:
+    """A start line with markup in it is shown as it is."""
+    line = "serve '<img src=x onerror=alert(1)>' & wait"
+    requests = [make_request(i, at_ms=2000 * i, gaps_ms=[20] * 15) for i in range(45)]
+    finished_sweep(data_dir, make_tables(requests, cells=[make_cell(start_line=line)], config=make_config()), "line")
+    at = opened(ui.RESULTS, "line")
+    (shown_line,) = [x.proto.body for x in at.get("html") if "to-paste" in x.proto.body]
+    assert "serve &#x27;&lt;img src=x onerror=alert(1)&gt;&#x27; &amp; wait</pre>" in shown_line
+    assert "<img" not in shown_line
+
+
 def test_a_failed_sweep_says_why_and_offers_to_go_on(opened: Open, made: Path) -> None:
     """What ended it, how far it came, and the way on."""
     write_state(made, {"status": "failed", "cells_done": 1, "cells_total": 4, "message": "the server did not start"})
