@@ -25,7 +25,7 @@ from runner.load.trace_file import TraceRow
 from runner.load.workers import Workers
 from runner.load.workload import RequestSpec, Trace, build_trace, in_flight_caps, split_trace
 from runner.measured import Measured
-from runner.plan import PlannedCell, trace_seed
+from runner.plan import PlannedCell, is_search, trace_seed
 from runner.writer import Writer
 from storage.records import CellRecord, ClientSample, EngineSample, RequestRecord
 
@@ -215,7 +215,8 @@ def _hopes(config: SweepConfig, trace: Trace) -> Hopes:
     start_ns, end_ns = config.run.warmup * 1e9, (config.run.warmup + config.run.duration_s) * 1e9
     planned = Counter(s.class_name for s in trace.open_loop if start_ns <= (s.offset_ns or 0) < end_ns)
     targets = {c.name: c.slo for c in config.classes if c.slo is not None and c.name in planned}
-    return Hopes(targets, {n: planned[n] for n in targets}, config.run.share_target, start_ns, end_ns)
+    wanted = {name: planned[name] for name in targets}
+    return Hopes(targets, wanted, config.run.share_target, start_ns, end_ns, is_search(config))
 
 
 def prompt_salt(sweep_id: str, cell: int) -> int:

@@ -9,11 +9,15 @@ from runner.analysis.intervals import allowed_misses
 from runner.config import Slo
 from storage.records import RequestRecord
 
+SPARE = 3  # misses more that a search bears with, or a small cell would be cut by one crowd
+
 
 @dataclass
 class Hopes:
     """Told of every request of a cell as it ends. `planned`: by class with targets, how many requests of an open loop
     are scheduled in the window; a class that is not in it is not looked at. Window in ns on the cell's clock.
+    `searching`: cells are pooled, and what one of them cannot prove several may: only twice the misses of a share at
+    the target are too many.
     """
 
     targets: Mapping[str, Slo]
@@ -21,6 +25,7 @@ class Hopes:
     share_target: float
     start_ns: float
     end_ns: float
+    searching: bool = False
     missed: Counter[str] = field(default_factory=Counter)
 
     def note(self, record: RequestRecord) -> str | None:
@@ -34,11 +39,12 @@ class Hopes:
         if not surely_missed(record, self.targets[name]):
             return None
         self.missed[name] += 1
-        allowed = allowed_misses(self.planned[name], self.share_target)
-        if not 0 <= allowed < self.missed[name]:
+        planned, misses = self.planned[name], (1.0 - self.share_target) * self.planned[name]
+        allowed = int(misses) if self.searching else allowed_misses(planned, self.share_target)
+        if not 0 <= allowed < self.missed[name] or (self.searching and self.missed[name] <= SPARE + 2 * misses):
             return None
         return (
-            f"cut short: {self.missed[name]} of the {self.planned[name]} requests of class {name} had missed their "
+            f"cut short: {self.missed[name]} of the {planned} requests of class {name} had missed their "
             f"targets already, and no more than {allowed} may for a share of {self.share_target:.0%}".replace("%", " %")
         )
 

@@ -44,8 +44,10 @@ def ended_cell(
     """From a `cells[]` row of the result object. `record` knows the times; without it they are 0."""
     start, end = (record.window_start_ns, record.window_end_ns) if record else (None, None)
     classes: Mapping[str, Mapping[str, Any]] = row["classes"]
+    # cut at a miss: without that one the share is an honest estimate (inverse sampling, Haldane 1945)
+    cut = int(row.get("error_kind") == "hopeless")
     shares = {
-        name: Share(int(c["met"]), int(c["judged"]), float(c["design_effect"] or 1.0))
+        name: Share(int(c["met"]), max(int(c["met"]), int(c["judged"]) - cut), float(c["design_effect"] or 1.0))
         for name, c in classes.items()
         if c.get("judged")
     }

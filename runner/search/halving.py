@@ -169,6 +169,21 @@ def _next_level(race: Race, lane: int, alive: Mapping[int, Bracket], mine: Seque
     return None
 
 
+def _goes_up(found: Mapping[tuple[int, int], Standing], lane: int, level: int, bracket: Bracket) -> bool:
+    """Whether a higher level is of interest: the targets are kept here or, of a lane that keeps them nowhere, there is
+    more goodput here than at the level below."""
+    here, below = found[lane, level], found.get((lane, bracket.below))
+    climbs = below is not None and not below.keeps and not here.lost and here.goodput_per_s > below.goodput_per_s
+    return here.keeps or climbs
+
+
+def _most_goodput(found: Mapping[tuple[int, int], Standing], lane: int, levels: int) -> Bracket:
+    """Of a lane that keeps its targets nowhere: its best level, from which it may climb."""
+    best = max((s for (n, _), s in found.items() if n == lane), key=lambda s: (s.score, -s.level))
+    seen = {level for n, level in found if n == lane}
+    return Bracket(best.level, min((n for n in seen if n > best.level), default=levels))
+
+
 def narrowed(
     race: Race, alive: Mapping[int, Bracket], before: Sequence[Ended], mine: Sequence[Ended]
 ) -> dict[int, Bracket]:
@@ -177,14 +192,15 @@ def narrowed(
     after: dict[int, Bracket] = {}
     for lane, bracket in alive.items():
         for level in sorted({race.level_of(e) for e in mine if race.lane_of(e) == lane}):
-            bracket = bracket.after(level, found[lane, level].keeps)
+            bracket = bracket.after(level, _goes_up(found, lane, level, bracket))
         after[lane] = bracket
-    top = max(b.below for b in after.values())
-    able = {
-        lane: b
-        for lane, b in after.items()
-        if b.above > max(top, 0) or ((s := found.get((lane, max(top, 0)))) and (s.sure >= GOES_ON or top < 0))
-    }
+    able = after
+    if any(s.keeps for s in found.values()):
+        top = max(0, *(b.below for b in after.values()))
+        sure = {lane for (lane, level), s in found.items() if level == top and s.sure >= GOES_ON}
+        able = {lane: b for lane, b in after.items() if b.above > top or lane in sure}
+    elif all(b.above <= 0 for b in after.values()):
+        able = {lane: _most_goodput(found, lane, len(race.axis.levels)) for lane in after}
     working = [lane for lane in able if any(s.goodput_per_s > 0 for (n, _), s in found.items() if n == lane)]
 
     def rank(lane: int) -> tuple[float, ...]:
@@ -217,7 +233,7 @@ def _foreseen(race: Race, found: Sequence[Standing], near: Standing, step: int, 
     if not 0 <= level < len(race.axis.levels) or any((s.lane, s.level) == (near.lane, level) for s in found):
         return []
     part = min(1.05, race.axis.levels[level] / race.axis.levels[near.level])
-    return [Standing(near.lane, level, False, sure, near.goodput_per_s * part, near.strain, 0)]
+    return [Standing(near.lane, level, False, False, sure, near.goodput_per_s * part, near.strain, 0)]
 
 
 def pair_of(race: Race, ended: Sequence[Ended]) -> tuple[Standing, int | None] | None:

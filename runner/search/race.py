@@ -28,6 +28,7 @@ class Standing:
 
     lane: int
     level: int
+    lost: bool  # overloaded, or a cell of it failed
     keeps: bool
     sure: float
     goodput_per_s: float
@@ -38,8 +39,8 @@ class Standing:
     def score(self) -> float:
         """What can be hoped for: goodput counts in so far as the targets may be kept, and a little if nobody keeps
         them. To three digits, so that of what is as good as equal the earlier lane, the smaller change, is taken."""
-        hope = 1.0 if self.keeps else min(1.0, 2 * self.sure)
-        return float(f"{self.goodput_per_s * (0.05 + hope):.3g}")
+        hope = 0.01 if self.lost else 1.0 if self.keeps else 0.05 + min(0.95, 2 * self.sure)
+        return float(f"{self.goodput_per_s * hope:.3g}")
 
 
 def sure_of(share: Share, alpha: float) -> float:
@@ -98,7 +99,7 @@ class Race:
     def _standing(self, lane: int, level: int, cells: Sequence[Ended]) -> Standing:
         good = [e for e in cells if e.status == "ok"]
         if not good:
-            return Standing(lane, level, False, 0.0, 0.0, math.inf, len(cells))
+            return Standing(lane, level, True, False, 0.0, 0.0, math.inf, len(cells))
         names = {name for e in good for name in e.shares}
         shares = [pool([e.shares[n] for e in good if n in e.shares]) for n in sorted(names)]
         alpha = self.config.run.share_target
@@ -106,7 +107,7 @@ class Race:
         keeps = not failed and all((s.value or 0.0) >= alpha for s in shares)
         sure = 0.0 if failed else math.prod(sure_of(s, alpha) for s in shares)
         goodput = sum(s.met for s in shares) / sum(e.window_s for e in good)
-        return Standing(lane, level, keeps, sure, goodput, max(e.strain for e in good), len(cells))
+        return Standing(lane, level, failed, keeps, sure, goodput, max(e.strain for e in good), len(cells))
 
     def cell_s(self, window_s: float, ended: Sequence[Ended]) -> float:
         """Seconds of a cell with that window, without a start; its drain as the longest seen so far."""
