@@ -97,7 +97,7 @@ def _watch(name: str, w: Words) -> None:
 
 
 def _calibrated(data_dir: Path) -> dict[str, tuple[Path, Calibration]]:
-    """Profiles that a calibration wrote, by their path in the data folder; one that can't be read is left out."""
+    """Profiles that a calibration wrote, by their name; one that can't be read is left out."""
     out = {}
     for path in what_if.profile_files(data_dir):
         try:
@@ -105,7 +105,7 @@ def _calibrated(data_dir: Path) -> dict[str, tuple[Path, Calibration]]:
         except ConfigError:
             continue
         if found is not None:
-            out[str(path.relative_to(data_dir)).removesuffix(".toml")] = (path, found)
+            out[path.stem] = (path, found)
     return out
 
 
@@ -115,7 +115,7 @@ def _errors(calibration: Calibration, profile: EngineProfile, w: Words) -> None:
     ui.note(
         w.text(
             "An iteration of {model} takes {a} ms, {b} ms more for each prompt token and {c} ms for each answer in it.",
-            model=calibration.model or calibration.kind,
+            model=(calibration.model or calibration.kind).rpartition("/")[2],
             a=w.significant(cost.a),
             b=w.significant(cost.b),
             c=w.significant(cost.c),

@@ -4,7 +4,7 @@ from dataclasses import asdict
 
 import streamlit as st
 
-from app import cache, jobs, result_parts, ui, what_if, what_if_backend, what_if_parts
+from app import cache, jobs, links, result_parts, ui, what_if, what_if_backend, what_if_parts
 from app.views import cells as c
 from app.views.schedulers import budget_sentences, goodput_by_load_figure, reason_rows, winner_sentences
 from runner.analysis.result import score
@@ -18,10 +18,12 @@ from storage.errors import GoodputError
 w = ui.words()
 ui.say(w.text("What if"), level=2)
 halves = {"schedulers": w.text("Schedulers side by side"), "server": w.text("My server, predicted")}
+links.follow("half", list(halves), "schedulers")
 half = st.segmented_control(
-    w.text("What to look at"), list(halves), default="schedulers", format_func=halves.__getitem__, key="half",
-    required=True, label_visibility="collapsed", bind="query-params",
+    w.text("What to look at"), list(halves), format_func=halves.__getitem__, key="half", required=True,
+    label_visibility="collapsed",
 )  # fmt: skip
+links.show("half", str(half))
 if half == "server":
     what_if_backend.show(w)
     st.stop()

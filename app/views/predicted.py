@@ -12,6 +12,7 @@ from app.words import ENGLISH, Words
 
 LATENCIES = ("ttft_ms", "gap_ms")
 SHARES = ("p50", "p95")
+LARGE_ERROR = 0.25
 
 
 def pairs_of(measured: c.Result, predicted: c.Result) -> list[tuple[c.Cell, c.Cell]]:
@@ -128,6 +129,12 @@ def error_sentence(worst: float | None, words: Words = ENGLISH) -> str:
     """How far predictions of this profile may be off."""
     if worst is None:
         return words.text("Nobody has held this profile against a run that it has not seen.")
+    if worst > LARGE_ERROR:
+        return words.text(
+            "On a run that it had not seen, a first token or a gap was {worst} off: take what is predicted as an order "
+            "of magnitude.",
+            worst=words.share(worst),
+        )
     return words.text(
         "On a run that it had not seen, first tokens and gaps were at most {worst} off.", worst=words.share(worst)
     )

@@ -67,6 +67,7 @@ def test_a_profile_without_a_held_out_run_says_so() -> None:
     """Nobody knows how far off it is; else the largest error is named."""
     assert "Nobody" in error_sentence(None)
     assert "at most 12\xa0% off" in error_sentence(0.12)
+    assert "order of magnitude" in error_sentence(0.6)
 
 
 def test_what_was_not_measured_is_said_to_be_extrapolated() -> None:
