@@ -180,8 +180,11 @@ def delete(args: argparse.Namespace) -> int:
 
 
 def report(args: argparse.Namespace) -> int:
+    from app import import_command
+
     _check_report(args.output)
-    _write_report(folder_of(args.id, args.data), args.output, private=args.private, lang=args.lang)
+    if not import_command.report(args.data, args.id, args.output, private=args.private, lang=args.lang):
+        _write_report(folder_of(args.id, args.data), args.output, private=args.private, lang=args.lang)
     return 0
 
 

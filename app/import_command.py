@@ -105,6 +105,34 @@ def result_of_import(data_dir: Path, beginning: str) -> dict[str, Any] | None:
     return None if folder is None else import_result(read_import(folder))
 
 
+def report(data_dir: Path, beginning: str, path: Path, *, private: bool, lang: str) -> bool:
+    """Writes the shared page of an import, with sliders where its requests are known wholly; False if the beginning of
+    an id names none."""
+    from app.export.shared_page import render_page
+    from app.imports import find_import, import_result, prepared_import
+    from app.words import load_words
+    from storage.export_files import write_text
+
+    folder = find_import(data_dir, beginning)
+    if folder is None:
+        return False
+    document = read_import(folder)
+    # gaps that a tool did not keep are no facts to be shown
+    prepared = prepared_import(document) if document["rescoring"] == "full" else None
+    cells = prepared.cells if prepared else ()
+    page = render_page(
+        import_result(document),
+        prepared.requests if prepared else None,
+        windows_s={facts.cell: facts.window_s for facts in cells if facts.window_s},
+        crowds={facts.cell: facts.crowds for facts in cells},
+        include_private=private,
+        words=load_words(lang),
+    )
+    write_text(path, page)
+    print(f"wrote {path}", file=sys.stderr)
+    return True
+
+
 def delete(data_dir: Path, beginning: str) -> str | None:
     """Deletes an import by the beginning of its id; its id, or None if it names none."""
     from app.imports import find_import

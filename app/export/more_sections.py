@@ -6,12 +6,24 @@ import pandas as pd
 
 from app.export.sections import esc, figure_slot, scrolled, section
 from app.views import cells as c
+from app.views.badges import badge_line, badges, rescoring_note
 from app.views.isolation import has_isolation, isolation_rows, verdict_sentence
 from app.views.rates import rate_rows
 from app.views.stalls import stall_rows, stall_sentence
 from app.words import Words
 
 MOST_STALLS = 20
+
+
+def origin(result: c.Result, words: Words) -> str:
+    """Of an import: which tool measured it, and how its definitions differ from ours."""
+    tool = badge_line(result, words).partition(" · ")[0]
+    if not tool:
+        return ""
+    rows = "".join(f"<dt>{esc(b.title)}</dt><dd>{esc(b.help)}</dd>" for b in badges(result, words))
+    note = rescoring_note(result, words)
+    body = f'<dl class="method">{rows}</dl>' if rows else ""
+    return section("origin", words.text("Measured by {tool}", tool=tool), body, intro=esc(note) if note else "")
 
 
 def distributions(slots: Mapping[str, str], words: Words) -> str:

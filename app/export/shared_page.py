@@ -176,6 +176,7 @@ def _body(
     parts = [
         sections.header(result, words) + "<main>",
         sections.answer(result, words),
+        more_sections.origin(result, words),
         f'<noscript><p class="note">{no_script}</p></noscript>',
         sections.section("frontier", words.text("Goodput frontier"), frontier, scripted=True),
         sections.sliders(tallies, result, words),

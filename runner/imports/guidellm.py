@@ -83,11 +83,13 @@ def _load(kind: str, strategy: Mapping[str, Any], duration_s: float | None) -> d
 
 
 def _point(request: Mapping[str, Any], start: float, scheduled: bool, status: str) -> Point:
-    timings = part(request, "info", "timings") or part(request, "scheduler_info", "request_timings")
+    timings = part(request, "info", "timings") or part(request, "scheduler_info", "request_timings") or _old(request)
     sent = number(timings.get("request_start"))
     sent = start if sent is None else sent
     due = number(timings.get("targeted_start")) if scheduled else None
-    first, last = number(timings.get("first_token_iteration")), number(timings.get("last_token_iteration"))
+    first, last = (
+        number(timings.get(f"{end}_token_iteration", timings.get(f"{end}_iteration"))) for end in ("first", "last")
+    )
     end = number(timings.get("request_end"))
     ok = status == "successful"
     n = tokens(request.get("output_tokens"))
@@ -104,6 +106,17 @@ def _point(request: Mapping[str, Any], start: float, scheduled: bool, status: st
         error="failed" if status == "errored" else None,
         cancelled=status == "incomplete",
     )
+
+
+def _old(request: Mapping[str, Any]) -> dict[str, Any]:
+    """The times of a request as version 0.2 told them: beside its other values."""
+    names = {
+        "request_start": "start_time",
+        "first_token_iteration": "first_token_time",
+        "last_token_iteration": "last_token_time",
+        "request_end": "end_time",
+    }
+    return {ours: request.get(theirs) for ours, theirs in names.items()}
 
 
 def _stated(one: Mapping[str, Any], totals: Mapping[str, Any]) -> dict[str, Any]:

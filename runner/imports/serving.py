@@ -132,7 +132,7 @@ def _stated(one: Mapping[str, Any]) -> dict[str, Any]:
         "output_tok_per_s": number(one.get("output_throughput")),
         "prompt_tok_per_s": None if prompt is None or not duration_s else prompt / duration_s,
         "request_per_s": number(one.get("request_throughput")),
-        "goodput_per_s": number(one.get("request_goodput")),
+        "goodput_per_s": number(one.get("request_goodput", one.get("request_goodput:"))),  # older ones with the colon
     }
     e2e = "e2e_latency" if "mean_e2e_latency_ms" in one else "e2el"
     for theirs, ours in (*_METRICS.items(), (e2e, "e2e_ms")):

@@ -262,6 +262,25 @@ def test_spread_gaps_are_never_exported(tmp_path: Path) -> None:
     assert "no_gaps" in {b.id for b in badges(import_result(back))}
 
 
+def test_an_import_becomes_a_page(tmp_path: Path) -> None:
+    """With its tool and badges told, and sliders where the requests are known; its page comes back as that tool's."""
+    document = one(tmp_path, ("v.json", (TOOLS / "vllm_detailed.json").read_bytes()))
+    where = tmp_path / "page.html"
+    command = ["report", document["import_id"], "-o", str(where), "--data", str(tmp_path)]
+    assert main(command) == 0
+    html = where.read_text(encoding="utf-8")
+    assert "Measured by vLLM" in html
+    assert "role chunk counted" in html
+    back = one(tmp_path, ("page.html", where.read_bytes()))
+    assert (back["tool"], back["badges"], back["rescoring"]) == ("vllm", document["badges"], "steps")
+    assert back["result"] == redact(document["result"])
+    wider = {"requests": Slo(ttft_ms=2000, gap_ms=800)}
+    assert import_result(back, targets=wider)["cells"][0]["met"] == 5
+    summary = one(tmp_path, ("v.json", (TOOLS / "vllm_summary.json").read_bytes()))
+    assert main(["report", summary["import_id"], "-o", str(where), "--data", str(tmp_path)]) == 0
+    assert "Summaries only" in where.read_text(encoding="utf-8")
+
+
 def test_the_command_line_stays_light() -> None:
     """Asking for help loads neither pandas nor plotly, imports and exports included."""
     code = "import sys, app.cli; app.cli.parser(); print([m for m in ('pandas', 'plotly') if m in sys.modules])"

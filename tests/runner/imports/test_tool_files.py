@@ -136,6 +136,19 @@ def test_guidellm_is_timed_from_when_a_request_was_due() -> None:
     assert wide["met"] == 4
 
 
+def test_older_guidellm_tells_times_beside_the_request() -> None:
+    """Version 0.2 had no due time and the four stamps in the request itself; timed from send, three are in time."""
+    value = json.loads((FOLDER / "guidellm.json").read_bytes())
+    for group in ("successful", "errored"):
+        for request in value["benchmarks"][0]["requests"][group]:
+            t = request.pop("info")["timings"]
+            request |= {"start_time": t["request_start"], "end_time": t["request_end"]}
+            request |= {f"{end}_token_time": t[f"{end}_token_iteration"] for end in ("first", "last")}
+    (file,) = read_files([("benchmarks.json", json.dumps(value).encode())])
+    assert (file.rescoring, "ttft_from_send" in file.badges) == ("mean_only", True)
+    assert result(file, targets=CHAT)["cells"][0]["met"] == 3
+
+
 def test_aiperf_summary_and_lines_make_one_run() -> None:
     """The warm-up line is left out; of five requests one stalls, one is late, one failed."""
     file = read("aiperf")
