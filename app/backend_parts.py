@@ -5,7 +5,7 @@ from typing import Any
 
 import streamlit as st
 
-from app import backends, links, quick_check, ui
+from app import backends, isolation_parts, links, quick_check, ui
 from app.words import Words
 from runner.config import BACKEND_KINDS
 from runner.engines.catalogue import KINDS
@@ -42,6 +42,7 @@ def _buttons(number: int, name: str, saved: Table, w: Words, *, usable: bool) ->
         checked = st.button(w.text("Check the connection"), key=f"check-{number}", disabled=not real)
         quick = st.button(w.text("Quick check"), key=f"quick-{number}", disabled=not real)
         new = st.button(w.text("New sweep"), key=f"sweep-of-{number}", disabled=not usable)
+        isolation_parts.start_button(name, w, key=f"isolate-{number}", disabled=not usable)
         edited = st.button(w.text("Edit"), key=f"edit-{number}")
         removed = st.button(w.text("Remove"), key=f"remove-{number}", disabled="control" in saved)
     if checked:

@@ -51,7 +51,8 @@ def backend_config(name: str, backend: Mapping[str, Any], wishes: Wishes) -> Swe
     runs_later = (backend.get("control") or {}).get("mode") in ("process", "command")
     if runs_later and inspect_once(url, key_env) is None:
         return usual_sweep(name, backend, None, None, wishes)
-    return usual_sweep(name, backend, look_pace(backend), room_once(url, key_env).context_tokens, wishes)
+    running = {k: v for k, v in backend.items() if k != "control" or not runs_later}  # it holds the port: as it runs
+    return usual_sweep(name, running, look_pace(backend), room_once(url, key_env).context_tokens, wishes)
 
 
 def look_pace(backend: Mapping[str, Any]) -> Pace:

@@ -33,13 +33,13 @@ def show(result: Mapping[str, Any], w: Words) -> None:
     st.dataframe(isolation_rows(isolation, w), hide_index=True)
 
 
-def start_button(named: str, w: Words, *, key: str) -> None:
+def start_button(named: str, w: Words, *, key: str, disabled: bool = False) -> None:
     """One click: looks at the server's pace, queues the experiment, and leaves for the live page. `named`: a saved
     backend or a URL."""
     says = w.text(
         "Chats beside a pile of documents: alone, as it is, with caps, with the server's priorities, one after another."
     )
-    if not st.button(w.text("Isolation experiment"), key=key, help=says):
+    if not st.button(w.text("Isolation experiment"), key=key, help=says, disabled=disabled):
         return
     try:
         with st.spinner(w.text("Looking at the server's pace…")):

@@ -62,7 +62,10 @@ def usual_sweep(
     chat_prompt, chat_output, job_prompt, job_output = (Length.model_validate(t) for t in tables)
     rate, jobs = wishes.chat_rate, wishes.jobs
     if (rate is None or jobs is None) and pace is None:
-        raise ConfigError(f"{name} is not running, so that its pace is not known; give --chat-rate and --jobs as well")
+        raise ConfigError(
+            f"{name} is not running, so its pace is not known; start it, or say how much to send: "
+            f"goodput isolate {name} --chat-rate R --jobs N"
+        )
     if rate is None and pace is not None:
         rate = float(f"{1000 * CHAT_BUSY / pace.of(chat_prompt, chat_output):.2g}")
     seconds = wishes.duration_s or min(max(CHATS_WANTED / (rate or 1.0), SHORTEST_S), LONGEST_S)

@@ -112,7 +112,7 @@ def test_what_is_wished_goes_before_the_pace() -> None:
     assert chat.slo is not None
     assert (chat.slo.ttft_ms, chat.slo.gap_ms) == (700.0, 90.0)
     assert found.grid["indexing_max_in_flight"] == (0, 3, 5)
-    with pytest.raises(ConfigError, match="--chat-rate and --jobs"):
+    with pytest.raises(ConfigError, match="--chat-rate R --jobs N"):
         usual_sweep("x", backend, None, None, Wishes(jobs=5))
 
 
