@@ -82,8 +82,9 @@ def _plan(number: int, config: SweepConfig, rows: Sequence[Line]) -> PlannedCell
 
 
 def _latest(rows: Sequence[Line]) -> dict[int, dict[str, Any]]:
-    """The last line of each cell that ended, without the check for drift."""
-    return {int(r["cell"]): dict(r) for r in rows if isinstance(r.get("cell"), int) and not r.get("drift")}
+    """The last line of each cell that ended, without the check for drift and lines of another version."""
+    known = [r for r in rows if isinstance(r.get("cell"), int) and isinstance(r.get("ttft_ms"), dict)]
+    return {int(r["cell"]): dict(r) for r in known if "goodput_per_s" in r and not r.get("drift")}
 
 
 def ended_rows(rows: Sequence[Line], words: Words) -> list[dict[str, Any]]:

@@ -2,7 +2,10 @@
 
 import os
 from collections.abc import Mapping
+from functools import cache
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
+
+from runner.environment import in_container
 
 PRIVATE = tuple(
     ip_network(n)
@@ -37,6 +40,14 @@ def refusal(host: str, address: str, allowed: tuple[str, ...] = ()) -> str | Non
     if any(ip in net for net in PRIVATE) or host.lower() in allowed or any(_names(entry, ip) for entry in allowed):
         return None
     return f"{host} ({address}) is not a private address; add {host} to GOODPUT_ALLOW_HOSTS to measure it"
+
+
+@cache
+def container_hint(host: str) -> str:
+    """What to write instead of localhost inside a container, to stand behind a reason; empty elsewhere."""
+    if host not in ("localhost", "127.0.0.1", "::1") or not in_container():
+        return ""
+    return "; inside a container that is the container itself: a server on its host is host.docker.internal"
 
 
 def _plain(ip: IPv4Address | IPv6Address) -> IPv4Address | IPv6Address:

@@ -19,7 +19,7 @@ from runner.load.connection import Connection
 from runner.load.exchange import MAX_BODY_BYTES, Exchange, ExchangeError
 from runner.load.poller import Poller
 from runner.load.stamped_socket import Address, connect, open_warm_up_socket, raise_open_files, resolve
-from runner.load.targets import allowed_hosts, refusal
+from runner.load.targets import allowed_hosts, container_hint, refusal
 from runner.load.turnstile import Turnstile
 
 CONNECT_TIMEOUT_S = 10.0
@@ -170,7 +170,7 @@ class StampedTransport(httpx.AsyncBaseTransport):
             kind, detail = "connect", f"TLS with {origin[1]}:{origin[2]} failed: {e.reason or e}"
         except (OSError, UnicodeError) as e:
             self._names.pop(origin[1:], None)  # the machine may have a new address
-            kind, detail = "connect", f"cannot connect to {origin[1]}:{origin[2]}: {e}"
+            kind, detail = "connect", f"cannot connect to {origin[1]}:{origin[2]}: {e}{container_hint(origin[1])}"
         exchange.end_ns = monotonic_ns()
         raise ExchangeError(kind, detail, exchange)
 
