@@ -206,6 +206,7 @@ def edit_classes(key: str, rows: Sequence[presets.Row], traces: Sequence[str], w
             num_rows="dynamic",
             hide_index=True,
             key=f"classes-{key}",
+            placeholder="",
             alt=w.text("classes of requests: targets, how often they come, lengths, priority"),
         )
     )
@@ -229,6 +230,7 @@ def edit_grid(key: str, rows: Sequence[Mapping[str, str]], w: Words) -> list[dic
             num_rows="dynamic",
             hide_index=True,
             key=f"grid-{key}",
+            placeholder="",
             alt=w.text("what is varied, and its values"),
         )
     )

@@ -1,5 +1,7 @@
 """The backends page without a browser: add, edit, check, and never a command from a browser."""
 
+import json
+import re
 from pathlib import Path
 
 import pytest
@@ -7,7 +9,7 @@ import pytest
 from app import backends, ui
 from runner.saved_backends import FILE, saved_backends
 from storage.side_files import list_sweeps
-from tests.support.pages import HOSTILE, Open, data_dir, fine, opened, shown, started
+from tests.support.pages import HOSTILE, Open, data_dir, fine, opened, said, shown, started
 
 __all__ = ["data_dir", "opened", "started"]  # fixtures
 BY_HAND = """[nas]
@@ -109,3 +111,14 @@ def test_a_broken_file_is_told_and_nothing_is_written(opened: Open, data_dir: Pa
     at = opened(ui.BACKENDS)
     assert len(at.error) == 1
     assert not at.text_input
+
+
+def test_names_and_values_of_the_file_are_text(opened: Open, data_dir: Path) -> None:
+    """A name, a model or an address that would be markup is shown as it is, on this page and on New sweep."""
+    quoted = json.dumps(HOSTILE)
+    (data_dir / FILE).write_text(f'[{quoted}]\nkind = "vllm"\nurl = "http://10.0.0.2"\nmodel = {quoted}\n')
+    for at in (opened(ui.BACKENDS, edit=HOSTILE), opened(ui.NEW, saved=HOSTILE)):
+        bare = re.sub(r"\\.", "", said(at))
+        assert set(bare) & set("<>[]()`$!_~|") == set()
+        assert ":material" not in bare
+    assert HOSTILE in shown(opened(ui.BACKENDS))
