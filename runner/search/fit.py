@@ -21,6 +21,7 @@ STEEPNESS = np.geomspace(0.5, 60.0, 24)
 LAPSES = np.array([0.0, 0.25, 0.5, 0.75])  # of 1 - alpha
 STEPS = 400
 RISE = 1.5
+MOST = 300.0  # effective requests a probe counts for: the curve is no truer than that
 Point = tuple[float, float, float]  # load, share, effective number of requests
 
 
@@ -68,7 +69,7 @@ def _posterior(at: Floats, points: Sequence[Point], alpha: float) -> Floats:
     likelihood = np.zeros((len(at), len(STEEPNESS), len(LAPSES)))
     for load, share, n_eff in points:
         p = np.clip(_shares(math.log(load) - at, alpha), 1e-9, 1 - 1e-9)
-        likelihood += n_eff * (share * np.log(p) + (1.0 - share) * np.log1p(-p))
+        likelihood += min(n_eff, MOST) * (share * np.log(p) + (1.0 - share) * np.log1p(-p))
     weights: Floats = np.exp(likelihood - likelihood.max())
     posterior: Floats = weights / weights.sum()
     return posterior

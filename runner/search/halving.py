@@ -15,12 +15,11 @@ from runner.analysis.intervals import pool
 from runner.config import SweepConfig
 from runner.plan import PlannedCell
 from runner.search.ended import Ended
-from runner.search.race import Race, Standing, race_of
+from runner.search.race import GOES_ON, Race, Standing, race_of
 
 FINALISTS = 3
 PAIRS = 2  # of verification
 MOST_PAIRS = 4
-GOES_ON = 0.2  # probability of keeping the targets with which a load is not given up
 RESERVE = 0.3  # at most so much of the time is set aside for the verification
 FIRST = 0.5  # at most so much of it goes into the first round
 OUT = 0.02  # a lane with less probability of keeping the targets is no rival

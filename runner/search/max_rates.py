@@ -44,10 +44,11 @@ def max_rates(
         return None
     axis = axis_of(config)
     ended = [ended_cell(row, targets) for row in rows]
-    return [_of_lane(lane, of_lane(lane, ended), axis, alpha) for lane in lanes_of(config)]
+    return [of_lane_told(lane, of_lane(lane, ended), axis, alpha) for lane in lanes_of(config)]
 
 
-def _of_lane(lane: Lane, tried: Sequence[Ended], axis: Axis, alpha: float) -> dict[str, Any]:
+def of_lane_told(lane: Lane, tried: Sequence[Ended], axis: Axis, alpha: float) -> dict[str, Any]:
+    """The entry of one lane from its probes."""
     outcome, load, low, high, fall = _found(tried, axis, alpha)
     values = {
         "setting": ", ".join([describe_setting(lane.setting), *(f"{k} {v}" for k, v in lane.caps.items())]),

@@ -19,6 +19,7 @@ from runner.search.lanes import Axis, Lane, axis_of, lanes_of, rarest_rate
 
 LEAST_PART = 1 / 8  # of the file's window: a shorter one says too little
 LEAST_JUDGED = 15  # requests of the rarest class with targets that a window should hold
+GOES_ON = 0.2  # probability of keeping the targets with which a load is not given up
 GRID = (np.arange(400) + 0.5) / 400
 
 
@@ -39,7 +40,7 @@ class Standing:
     def score(self) -> float:
         """What can be hoped for: goodput counts in so far as the targets may be kept, and a little if nobody keeps
         them. To three digits, so that of what is as good as equal the earlier lane, the smaller change, is taken."""
-        hope = 0.01 if self.lost else 1.0 if self.keeps else 0.05 + min(0.95, 2 * self.sure)
+        hope = 0.01 if self.lost else 1.0 if self.keeps else min(1.0, 2 * self.sure) if self.sure >= GOES_ON else 0.05
         return float(f"{self.goodput_per_s * hope:.3g}")
 
 

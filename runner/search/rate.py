@@ -16,6 +16,7 @@ from runner.search.lanes import Axis, Lane, axis_of, lanes_of
 NARROW = 1.15  # upper by lower end of the interval at which a search is content
 MOST_PROBES = 10
 USUAL_PROBES = 8
+FINE = 20  # people at once, below which one more or less is told apart
 ASIDE = 0.2  # of the interval's width: how far from the crossing a probe is put
 FEW = 20.0  # effective requests that a probe counts for whose misses were not counted one by one
 
@@ -46,16 +47,17 @@ def bracket(tried: Sequence[Ended], axis: Axis, alpha: float) -> tuple[list[floa
 
 def fitted(tried: Sequence[Ended], axis: Axis, alpha: float) -> Crossing | None:
     """The fit through all probes; null before one gave numbers."""
+    names = {name for e in tried for name in e.shares}
     points: dict[str, list[Point]] = {}
     for ended in tried:
-        for name, point in _points(ended, level_of(ended, axis), alpha).items():
+        for name, point in _points(ended, level_of(ended, axis), alpha, names).items():
             points.setdefault(name, []).append(point)
     return crossing(points, alpha) if points else None
 
 
-def _points(ended: Ended, level: float, alpha: float) -> dict[str, Point]:
+def _points(ended: Ended, level: float, alpha: float, names: set[str]) -> dict[str, Point]:
     if ended.status == "failed" and ended.began:
-        return {"": (level, 0.0, FEW)}
+        return dict.fromkeys(names, (level, 0.0, FEW))
     found = {n: (level, s.met / s.judged, s.judged / s.deff) for n, s in ended.shares.items() if s.judged}
     if ended.overload and keeps_share(ended, alpha):  # the queue grew: a longer run would have missed
         return {n: (level, alpha / 2, min(FEW, n_eff)) for n, (_, _, n_eff) in found.items()}
@@ -79,7 +81,7 @@ def next_level(tried: Sequence[Ended], axis: Axis, alpha: float, guess: float) -
     if not held:
         return axis.rounded(min(missed) / 2) if min(missed) > axis.low else None
     found = fitted(tried, axis, alpha)
-    if found is None or found.spread <= NARROW:
+    if found is None or (found.spread <= NARROW and not (axis.whole and found.load < FINE)):
         return None
     aside = found.spread ** (ASIDE if len(tried) % 2 else -ASIDE)  # both sides in turn, or the slope stays unknown
     level = axis.rounded(found.load * aside)

@@ -49,20 +49,21 @@ def world(number: int) -> dict[str, Any]:
     draw = random.Random(number)
     preset = draw.choice(MACHINES)
     prompt, output = draw.choice([(200, 150), (300, 160), (800, 200), (2000, 120), (120, 300)])
+    cost = resolve_preset(preset).cost
+    ttft_ms, gap_ms = draw.choice([(1000, 150), (2000, 200), (3000, 100)])
+    # a target that even an idle machine misses would be nobody's
+    ttft_ms, gap_ms = max(ttft_ms, round(4 * prompt * cost.b * 3)), max(gap_ms, round(3 * cost.a + 200 * cost.b))
     classes: list[dict[str, Any]] = [
         {
             "name": "chat",
             "weight": 0.8,
             "prompt_tokens": {"p50": prompt, "p90": 3 * prompt, "max": 4 * prompt},
             "output_tokens": {"p50": output, "p90": 2 * output, "max": 4 * output},
-            "slo": draw.choice(
-                [{"ttft_ms": 1000, "gap_ms": 150}, {"ttft_ms": 2000, "gap_ms": 200}, {"ttft_ms": 3000, "gap_ms": 100}]
-            ),
+            "slo": {"ttft_ms": ttft_ms, "gap_ms": gap_ms},
         }
     ]
     if draw.random() < 0.4:
         classes.append({"name": "jobs", "weight": 0.2, "prompt_tokens": 2 * prompt, "output_tokens": output})
-    cost = resolve_preset(preset).cost
     seconds = (1.3 * prompt * cost.b + 1.2 * output * (cost.a / 8 + cost.c)) / 1000  # a request's part of the machine
     capacity = 1.0 / seconds
     kind = draw.choice(["vllm", "llama_cpp"])
