@@ -7,6 +7,7 @@ sections are drawn on both, and what the arrivals do to both drops out of the di
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 
@@ -19,7 +20,7 @@ from runner.analysis.throughput import output_arrivals
 MOST_SECTIONS, FEWEST_SECTIONS = 20, 6
 REQUESTS_EACH = 3
 RESAMPLES = 400
-STEPS = 512  # places between which a resampled percentile is read
+STEPS = 256  # places between which a resampled percentile is read
 QUANTILES = {"ttft_p50_ms": ("ttft", 0.50), "ttft_p95_ms": ("ttft", 0.95), "gap_p95_ms": ("gap", 0.95)}
 METRICS = ("share", "goodput_per_s", *QUANTILES, "output_tok_per_s")
 FEWEST_REQUESTS = FEWEST_SECTIONS * REQUESTS_EACH
@@ -114,9 +115,13 @@ def _cut(run: Run, span: tuple[float, float], each: int, names: Sequence[str]) -
 
 def draw(sections: Sections, seed: int) -> Weights:
     """Weights of resamples: sections of each run with replacement, every run as often as it was measured."""
+    return _drawn(tuple(np.bincount(sections.run).tolist()), seed)
+
+
+@cache  # points of a sweep have the same number of sections
+def _drawn(counts: tuple[int, ...], seed: int) -> Weights:
     random = np.random.default_rng(seed)
-    counts = np.bincount(sections.run)
-    parts = [random.multinomial(n, np.full(n, 1.0 / n), size=RESAMPLES) for n in counts.tolist()]
+    parts = [random.multinomial(n, np.full(n, 1.0 / n), size=RESAMPLES) for n in counts]
     return np.concatenate(parts, axis=1).astype(np.float64)
 
 
@@ -138,7 +143,7 @@ def estimates(sections: Sections, weights: Weights, metric: str, steps: Floats) 
     kinds, k = len(steps), len(sections.seconds)
     step = np.searchsorted(steps, sections.values[name])
     counts = np.bincount(sections.places[name] * kinds + step, minlength=k * kinds).reshape(k, kinds)
-    below = np.cumsum(weights @ counts, axis=1)
+    below = weights @ np.cumsum(counts, axis=1)
     rank = np.ceil(np.round(q * below[:, -1], 9))
     found = steps[np.minimum((below < rank[:, None]).sum(axis=1), kinds - 1)]
     out: Floats = np.where(below[:, -1] > 0, found, np.nan)

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from runner.analysis.choice import choose
-from runner.analysis.gaps import Bools
+from runner.analysis.gaps import Bools, Floats, Ints
 from runner.analysis.goodput import judge
 from runner.analysis.prepare import CellFacts, Prepared
 from runner.analysis.requests import floats, is_closed
@@ -19,7 +19,27 @@ from runner.config import GapRule, Slo
 
 # these say something of the server, and a comparison is about the server
 OF_THE_SERVER = frozenset({"overload", "no_steady_state"})
+COLUMNS = (
+    "class_name", "scheduled_ns", "in_window", "completed", "cancelled", "latency_counts", "buffered", "ttft_ms",
+    "first_chunk_ns", "chunk_deltas_us", "token_events", "output_tokens",
+)  # fmt: skip
 SAME_SHARE = 0.95  # of the requests of two runs that must be the same ones for a comparison in pairs
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What every request of a sweep was asked to be: one entry a row of Prepared.requests."""
+
+    class_name: np.ndarray[Any, np.dtype[Any]]
+    request: Floats
+    scheduled_ns: Floats
+    lengths: Floats  # (rows, 2): prompt and answer, in tokens
+
+
+def _asked(requests: pd.DataFrame) -> Asked:
+    lengths = np.column_stack([floats(requests[f"{part}_tokens_asked"]) for part in ("prompt", "output")])
+    names = requests["class_name"].to_numpy(dtype=object)
+    return Asked(names, floats(requests["request"]), floats(requests["scheduled_ns"]), lengths)
 
 
 @dataclass(frozen=True)
@@ -28,6 +48,8 @@ class Run:
 
     prepared: Prepared
     facts: CellFacts
+    rows: pd.DataFrame  # COLUMNS of its requests; the index is that of Prepared.requests, as in `own`
+    asked: Asked
     own: Verdicts
     flags: tuple[str, ...]
     deff: float  # design effect of its share
@@ -35,10 +57,6 @@ class Run:
     turn: tuple[int, int]
     start_ns: float
     end_ns: float
-
-    @property
-    def rows(self) -> pd.DataFrame:
-        return self.prepared.requests.iloc[self.facts.rows]
 
     @property
     def doubts(self) -> frozenset[str]:
@@ -73,6 +91,7 @@ def side_of(sweeps: Sequence[Prepared], targets: Mapping[str, Slo], rule: GapRul
         judged = judge(prepared.requests, targets)
         rows, _ = score_cells(prepared, targets, judged, rule)
         own = verdicts_of(prepared, judged, rule)
+        table, asked = prepared.requests[list(COLUMNS)], _asked(prepared.requests)
         windows = prepared.tables.cells.set_index("cell")[["window_start_ns", "window_end_ns"]].to_dict("index")
         if number == 0:
             points = points_of(prepared, rows, targets, judged, rule)
@@ -87,10 +106,8 @@ def side_of(sweeps: Sequence[Prepared], targets: Mapping[str, Slo], rule: GapRul
                 seed = prepared.config.run.seed + facts.repeat
                 edges = float(window["window_start_ns"]), float(window["window_end_ns"])
                 deff = float(row["design_effect"] or 1.0)
-                runs = (
-                    *runs,
-                    Run(prepared, facts, own, tuple(row["flags"]), deff, seed, (number, facts.repeat), *edges),
-                )
+                turn, flags, mine = (number, facts.repeat), tuple(row["flags"]), table.iloc[facts.rows]
+                runs = (*runs, Run(prepared, facts, mine, asked, own, flags, deff, seed, turn, *edges))
             elif facts.status == "failed":
                 failed = failed or str(row["error_kind"])
             found[key] = Spot(spot.setting, spot.load, runs, failed)
@@ -175,14 +192,14 @@ def _not_the_same(one: Run, other: Run, names: Sequence[str]) -> str | None:
             return "closed_loop"
     start, end = max(one.start_ns, other.start_ns), min(one.end_ns, other.end_ns)
     for name in wanted:
-        first, second = _of_class(one.rows, name, end), _of_class(other.rows, name, end)
+        first, second = _of_class(one, name, end), _of_class(other, name, end)
         n, most = min(len(first), len(second)), max(len(first), len(second))
-        inside = floats(first["scheduled_ns"])[:n] >= start
-        moments = _same(first, second, "scheduled_ns", n)[inside]
+        at, to = first[:n], second[:n]
+        due = one.asked.scheduled_ns[at]
+        moments = (due == other.asked.scheduled_ns[to])[due >= start]
         if n < SAME_SHARE * most or (len(moments) and moments.mean() < SAME_SHARE):
             return "different_arrivals"
-        prompts, answers = (_same(first, second, f"{c}_tokens_asked", n)[inside] for c in ("prompt", "output"))
-        lengths = prompts & answers
+        lengths = (one.asked.lengths[at] == other.asked.lengths[to]).all(axis=1)[due >= start]
         if len(lengths) and lengths.mean() < SAME_SHARE:
             return "different_lengths"
     return None
@@ -194,7 +211,7 @@ def both_judged(pairs: Sequence[tuple[Run, Run]], names: Sequence[str]) -> tuple
     for one, other in pairs:
         end = min(one.end_ns, other.end_ns)
         for name in names:
-            first, second = _of_class(one.rows, name, end).index, _of_class(other.rows, name, end).index
+            first, second = _of_class(one, name, end), _of_class(other, name, end)
             n = min(len(first), len(second))
             at, to = first[:n], second[:n]
             both = one.own.judged[at] & other.own.judged[to]
@@ -203,13 +220,11 @@ def both_judged(pairs: Sequence[tuple[Run, Run]], names: Sequence[str]) -> tuple
     return np.concatenate(met[0] or [np.zeros(0, bool)]), np.concatenate(met[1] or [np.zeros(0, bool)])
 
 
-def _of_class(rows: pd.DataFrame, name: str, end_ns: float) -> pd.DataFrame:
-    """By their place in the class, from the cell's beginning: other classes do not change it."""
-    mine = rows["class_name"].to_numpy(dtype=object).astype(str) == name
-    chosen: pd.DataFrame = rows[mine & (floats(rows["scheduled_ns"]) < end_ns)]
-    return chosen.sort_values("request", kind="stable")
-
-
-def _same(a: pd.DataFrame, b: pd.DataFrame, column: str, n: int) -> Bools:
-    same: Bools = np.asarray(floats(a[column])[:n] == floats(b[column])[:n], dtype=bool)
-    return same
+def _of_class(run: Run, name: str, end_ns: float) -> Ints:
+    """Rows of Prepared.requests, by their place in the class from the cell's beginning: other classes do not change
+    it."""
+    here = run.facts.rows
+    mine = np.equal(run.asked.class_name[here], name).astype(bool) & (run.asked.scheduled_ns[here] < end_ns)
+    rows: Ints = np.flatnonzero(mine) + here.start
+    ordered: Ints = rows[np.argsort(run.asked.request[rows], kind="stable")]
+    return ordered
