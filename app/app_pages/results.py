@@ -18,8 +18,11 @@ st.html("<style>@media (max-width: 640px) {.stMainBlockContainer h2 {font-size: 
 READABLE = ("done", "stopped", "failed", "interrupted", "sample")
 chosen = ui.chosen_sweep(READABLE)
 if chosen is None:
-    ui.say(w.text("No results yet."), level=2)
-    st.page_link(ui.START, label=w.text("Start a demo"))
+    with st.container(border=True):
+        ui.say(w.text("No results yet."), level=2)
+        ui.say(w.text("A sweep that has ended is shown here: what to set, what it gives, and how sure that is."))
+        st.page_link(ui.START, label=w.text("Start a demo"))
+        st.page_link(ui.NEW, label=w.text("Set up a sweep"))
     st.stop()
 listed = {s.sweep_id: s for s in all_sweeps(ui.data_dir()) if s.status in READABLE or s is chosen}
 listed.setdefault(chosen.sweep_id, chosen)
@@ -54,11 +57,16 @@ if chosen.status in ("stopped", "interrupted", "failed") and chosen.cells_done <
             st.error(ui.plain(e))
             st.stop()
         ui.go_to(ui.LIVE, chosen.sweep_id)
+reading = st.empty()
+reading.skeleton(height=560)  # a large sweep takes a second or two to be read
 try:
     prepared = cache.prepared(chosen.folder)
 except GoodputError as e:
+    reading.empty()
     st.error(ui.plain(e))
+    st.page_link(ui.START, label=w.text("Back to the start page"))
     st.stop()
+reading.empty()
 
 answer = st.container()
 picture, promised = st.columns([2, 1], gap="large")

@@ -116,6 +116,7 @@ def _other_lines(cell: c.Cell, words: Words) -> str:
             p95=words.ms(c.percentile(cell, "gap_ms", "p95")),
         ),
     ]
+    lines += _sureness(cell, words)
     engine = cell.get("engine") or {}
     if engine.get("running_max") is not None:
         lines.append(
@@ -130,6 +131,25 @@ def _other_lines(cell: c.Cell, words: Words) -> str:
     if reason:
         lines.append(words.text("can't be chosen: {reason}", reason=reason))
     return "<br>".join(theme.plain(line) for line in lines)
+
+
+def _sureness(cell: c.Cell, words: Words) -> list[str]:
+    """The intervals of both axes, and how surely the point belongs to the frontier, where these are known."""
+    told = []
+    if cell.get("goodput_per_s_low") is not None and cell.get("output_tok_per_s_low") is not None:
+        told.append(
+            words.text(
+                "95 %: goodput {low} to {high}, raw {raw_low} to {raw_high}",
+                low=words.significant(cell["goodput_per_s_low"]),
+                high=words.significant(cell.get("goodput_per_s_high")),
+                raw_low=words.significant(cell["output_tok_per_s_low"]),
+                raw_high=words.significant(cell.get("output_tok_per_s_high")),
+            )
+        )
+    if cell.get("on_frontier_probability") is not None:
+        chance = words.share(cell["on_frontier_probability"])
+        told.append(words.text("on the frontier with a probability of {chance}", chance=chance))
+    return told
 
 
 def limit_of(cell: c.Cell) -> float | None:

@@ -68,14 +68,20 @@ def _add_line(
     style = theme.series_style(index)
     values = [c.percentile(p, metric, name) for p in mine]
     hover = [
-        theme.plain(f"{label[0]} · {c.load_name(p, words)}")
-        + "<br>"
-        + words.text("{name} {value} (n = {n})", name=name, value=words.ms(v), n=words.count(_n(p, metric)))
-        for p, v in zip(mine, values, strict=True)
+        theme.plain(f"{label[0]} · {c.load_name(p, words)}") + "<br>" + value_text(p, metric, name, words) for p in mine
     ]
+    spans = [_interval(p, metric, name) for p in mine]
+    drawn = [(v, low, high) for v, (low, high) in zip(values, spans, strict=True)]
     fig.add_scatter(
         x=[p["output_tok_per_s"] for p in mine],
         y=values,
+        error_y={
+            "type": "data",
+            "array": [high - v if v is not None and high is not None else 0.0 for v, _, high in drawn],
+            "arrayminus": [v - low if v is not None and low is not None else 0.0 for v, low, _ in drawn],
+            "thickness": 1,
+            "width": 3,
+        },
         mode="lines+markers",
         line={"color": style["colour"], "dash": style["dash"], "width": 1.5},
         marker={
@@ -102,13 +108,29 @@ def _n(cell: c.Cell, metric: str) -> int | None:
     return int(n) if n is not None else None
 
 
+def _interval(cell: c.Cell, metric: str, name: str) -> tuple[float | None, float | None]:
+    told = cell.get(metric) or {}
+    return told.get(f"{name}_low"), told.get(f"{name}_high")
+
+
+def value_text(cell: c.Cell, metric: str, name: str, words: Words = ENGLISH) -> str:
+    """`p95 820 ms (610 ms to 1.20 s, n = 98)`; without an interval the value and n."""
+    low, high = _interval(cell, metric, name)
+    shown = {"name": name, "value": words.ms(c.percentile(cell, metric, name)), "n": words.count(_n(cell, metric))}
+    if low is None and high is None:
+        return words.text("{name} {value} (n = {n})", **shown)
+    if low is not None and high is not None:
+        return words.text("{name} {value} ({low} to {high}, n = {n})", low=words.ms(low), high=words.ms(high), **shown)
+    return words.text("{name} {value} (upper end not known yet, n = {n})", **shown)
+
+
 def missing_text(cell: c.Cell, metric: str, name: str, words: Words = ENGLISH) -> str:
     """Why there is no number: `p99: n too small (62, needs 368)`."""
     return words.text(
         "{name}: n too small ({n}, needs {needed})",
         name=name,
         n=words.count(_n(cell, metric)),
-        needed=words.count(NEEDED_N[name]),
+        needed=words.count(((cell.get(metric) or {}).get("needs") or {}).get(name, NEEDED_N[name])),
     )
 
 

@@ -11,9 +11,9 @@ from app.views import cells as c
 from app.views import live
 from app.views.batch import batch_figure, batch_rows, limit_sentence
 from app.views.ecdf import ecdf_figure, ecdf_points
-from app.views.frontier import frontier_figure, limit_of
+from app.views.frontier import frontier_figure, hover_data, limit_of
 from app.views.heatmap import heat_figure, heat_grid
-from app.views.percentiles import missing_text, percentiles_figure
+from app.views.percentiles import missing_text, percentiles_figure, value_text
 from app.views.share import share_figure
 from app.views.theme import GREY
 from app.views.timeline import MAX_REQUESTS, MAX_TICKS, timeline_figure
@@ -322,3 +322,22 @@ def test_live_charts_are_short() -> None:
     assert live.kv_figure(lines).data[0].y[0] == 50
     for draw in (live.gap_figure, live.batch_figure, live.client_figure):
         assert isinstance(draw([]), go.Figure)
+
+
+def test_intervals_are_told_where_they_are_known() -> None:
+    """On hover and as bars: both ends, an open end said as such, nothing where the sample is too small."""
+    told = {"p95": 820.0, "p95_low": 610.0, "p95_high": 1200.0, "n": 98}
+    texts = [
+        value_text({"ttft_ms": {**told, **changes}}, "ttft_ms", "p95").replace("\u00a0", " ")
+        for changes in ({}, {"p95_high": None}, {"p95_low": None, "p95_high": None})
+    ]
+    assert texts == [
+        "p95 820 ms (610 ms to 1.20 s, n = 98)",
+        "p95 820 ms (upper end not known yet, n = 98)",
+        "p95 820 ms (n = 98)",
+    ]
+    cell = {**c.measured(made_up_result())[0], "goodput_per_s_low": 0.8, "goodput_per_s_high": 1.0}
+    sure = {**cell, "output_tok_per_s_low": 50.0, "output_tok_per_s_high": 60.0, "on_frontier_probability": 0.62}
+    lines = hover_data(sure, "x")[3].split("<br>")
+    assert "95 %: goodput 0.80 to 1.00, raw 50.0 to 60.0" in lines
+    assert "on the frontier with a probability of 62\u00a0%" in lines
