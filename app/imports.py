@@ -103,7 +103,7 @@ def _page(name: str, content: bytes) -> dict[str, Any]:
 
 
 def _tool_document(file: ToolFile, names: Sequence[str]) -> dict[str, Any]:
-    data = json.loads(json.dumps(as_document(file), allow_nan=False))
+    data = as_document(file)
     file = from_document(data)  # as it will be read again
     about = {"sweep_id": "", "name": _name_of(file, names), "created_unix_ns": 0}
     return {

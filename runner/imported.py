@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
@@ -15,13 +15,14 @@ from storage.records import CellRecord, ClientSample, EngineSample, RequestRecor
 from storage.tables import SweepTables
 
 TTFT_MS, GAP_MS = 1000.0, 150.0  # targets where the tool had none
+_POINT = [f.name for f in fields(Point)]
 _NOWHERE = "http://imported.invalid"  # nothing is ever sent to it
 
 
 def as_document(file: ToolFile) -> dict[str, Any]:
     """The file as plain JSON data; durations of gaps to 1 µs."""
-    runs = [{**asdict(run), "points": [_packed(p) for p in run.points]} for run in file.runs]
-    return {**asdict(file), "runs": runs}
+    runs = [{**_shallow(run), "points": [_packed(p) for p in run.points]} for run in file.runs]
+    return {**_shallow(file), "runs": runs}
 
 
 def from_document(document: Mapping[str, Any]) -> ToolFile:
@@ -35,9 +36,15 @@ def from_document(document: Mapping[str, Any]) -> ToolFile:
         raise StorageError(f"the import is damaged ({type(e).__name__}); delete it and import the file again") from None
 
 
+def _shallow(thing: ToolFile | ToolRun) -> dict[str, Any]:
+    """Its fields as they are; `asdict` would copy every gap."""
+    return {f.name: getattr(thing, f.name) for f in fields(thing)}
+
+
 def _packed(point: Point) -> list[Any]:
+    """The values in the order of the fields."""
     gaps = None if point.gaps_ms is None else [round(g, 3) for g in point.gaps_ms]
-    return [value if name != "gaps_ms" else gaps for name, value in asdict(point).items()]
+    return [gaps if name == "gaps_ms" else getattr(point, name) for name in _POINT]
 
 
 def _unpacked(values: Sequence[Any]) -> Point:
