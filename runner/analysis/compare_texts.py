@@ -28,6 +28,7 @@ TEXTS = {
     ),
     "noise": "The difference is noise: nothing that was measured sets A and B apart.",
     "cant_tell": "Nothing can be said: too little was measured on both sides alike.",
+    "doubtful": "Nothing can be said: the measurement itself is in doubt wherever A and B can be compared.",
     "failed": "B is worse than A: with {setting} at {load} it failed ({kind}), and A did not.",
     "failed_before": "B is better than A: with {setting} at {load} A failed ({kind}), and B did not.",
     "unmatched": "Nothing can be compared: A and B have no setting and load in common.",
@@ -53,6 +54,8 @@ MOST_NAMED = 3
 
 def reason_of(verdict: str, points: Sequence[Json], found: Sequence[Sequence[Difference]]) -> Json:
     template = verdict if points else "unmatched"
+    if verdict == "cant_tell" and points and all(p["doubts"] for p in points):
+        template = "doubtful"
     values: Json = {}
     wanted = "better" if verdict == "better" else "worse"
     failed = [p for p in points if p["failed"] and p["verdict"] == wanted]

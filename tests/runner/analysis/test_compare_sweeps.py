@@ -187,6 +187,7 @@ def test_a_doubtful_measurement_is_not_judged() -> None:
     assert found["points"][0]["metrics"]["share"]["b"] == 0.25
     assert (found["verdict"], found["regression"]) == ("cant_tell", False)
     assert "doubts" in notes(found)
+    assert found["reason"].startswith("Nothing can be said: the measurement itself is in doubt")
 
 
 def test_too_few_requests_cannot_tell() -> None:
