@@ -3,6 +3,7 @@
 import json
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,21 +12,49 @@ from app.views.verdict import verdict
 from app.words import ENGLISH
 from runner.brief import brief_of
 from storage.side_files import SweepSummary
-from tests.app.views.made_up import made_up_result
 
 
 def listed(brief: dict[str, object] | None) -> SweepSummary:
     return SweepSummary("a", "a", "done", time.time_ns(), 8, 8, "as it was written", False, Path("a"), brief=brief)
 
 
+def cell(number: int, seqs: int, budget: int, goodput: float, raw: float, share: float) -> dict[str, Any]:
+    return {
+        "cell": number,
+        "status": "ok",
+        "setting": {"max_num_seqs": seqs, "max_num_batched_tokens": budget},
+        "load": {"request_rate": 2.0},
+        "request_rate": 2.0,
+        "goodput_per_s": goodput,
+        "output_tok_per_s": raw,
+        "share": share,
+        "share_low": share - 0.05,
+        "share_high": share,
+        "judged": 200,
+        "flags": [],
+        "classes": {"chat": {"bulky": [0.0] * 1000}},
+    }
+
+
 def test_the_list_says_what_the_result_page_says() -> None:
-    """Headline, share and the raw winner, from two or three cells instead of all."""
-    result = made_up_result()
+    """Headline, share and the raw winner, from two cells, with every key that was varied in the setting's name."""
+    rows = [cell(0, 8, 256, 1.0, 50, 0.99), cell(1, 8, 512, 1.9, 60, 0.98), cell(2, 8, 2048, 0.9, 90, 0.5)]
+    rows.append(cell(3, 64, 512, 0.8, 70, 0.4))
+    choice = {
+        "setting": rows[1]["setting"],
+        "load": rows[1]["load"],
+        "cells": [1],
+        "target_met": True,
+        "share": 0.98,
+        "reason": "…",
+        "raw_throughput_cells": [2],
+    }
+    result = {"share_target": 0.9, "choice": choice, "cells": rows}
     brief = json.loads(json.dumps(brief_of(result)))
     full = verdict(result, ENGLISH)
-    assert len(brief["cells"]) < len(result["cells"])
-    assert len(json.dumps(brief)) < 6000
-    assert str(verdict_line(listed(brief), ENGLISH)).startswith(f"{full.headline} {full.detail}")
+    assert full.headline == "max_num_seqs 8, max_num_batched_tokens 512 keeps its promises at 1.90\u00a0req/s."
+    assert verdict_line(listed(brief), ENGLISH) == f"{full.headline} {full.detail} {full.against_raw}"
+    assert len(json.dumps(brief)) < 2500
 
 
 def test_a_result_without_a_choice_says_why() -> None:
