@@ -82,9 +82,8 @@ def _plan(number: int, config: SweepConfig, rows: Sequence[Line]) -> PlannedCell
 
 
 def _latest(rows: Sequence[Line]) -> dict[int, dict[str, Any]]:
-    """The last line of each cell that ended, without the check for drift and lines of another version."""
-    known = [r for r in rows if isinstance(r.get("cell"), int) and isinstance(r.get("ttft_ms"), dict)]
-    return {int(r["cell"]): dict(r) for r in known if "goodput_per_s" in r and not r.get("drift")}
+    """The last line of each cell that ended, without the check for drift."""
+    return {int(r["cell"]): dict(r) for r in rows if isinstance(r.get("cell"), int) and not r.get("drift")}
 
 
 def ended_rows(rows: Sequence[Line], words: Words) -> list[dict[str, Any]]:
@@ -152,8 +151,9 @@ def client_sentence(line: Line, words: Words) -> tuple[bool, str]:
 
 
 def growing_result(rows: Sequence[Line]) -> dict[str, Any]:
-    """The ended cells as a result object without a choice, for the frontier so far. The last line of a cell counts."""
-    latest = _latest(rows)
+    """The ended cells as a result object without a choice, for the frontier so far. The last line of a cell counts;
+    lines of another version, without the figures, are left out."""
+    latest = _latest([r for r in rows if "goodput_per_s" in r and isinstance(r.get("ttft_ms"), dict)])
     cells = [latest[n] for n in sorted(latest)]
     on = frontier([x for x in cells if x.get("status") == "ok"])
     return {"cells": [{**x, "on_frontier": x["cell"] in on} for x in cells], "choice": {}}
