@@ -22,7 +22,7 @@ from runner.analysis.gaps import Floats
 LEVELS = {"p50": 0.50, "p90": 0.90, "p95": 0.95, "p99": 0.99}
 TAIL = 0.025
 BATCHES = 6  # for the design effect of a percentile
-CROWD_PART = 0.25  # of the crowd effect: at least so much for the upper side of P90 and above
+CROWD_PART = 0.3  # of the crowd effect: at least so much for the upper side of P90 and above
 HIGH = 0.9
 
 
