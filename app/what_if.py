@@ -187,8 +187,11 @@ def how_to_run(speed: Mapping[str, str], w: Words) -> str:
 def to_toml(raw: Mapping[str, Any], comment: str = "") -> str:
     """A sweep as the text of a sweep file: tables of plain values, [[classes]] with inline tables."""
     lines = [f"# {line}" for line in comment.splitlines()] + [f"name = {_toml(raw['name'])}"]
-    for table in ("backend", "grid", "run"):
-        lines += ["", f"[{table}]", *(f"{k} = {_toml(v)}" for k, v in raw[table].items())]
+    if isinstance(raw["backend"], str):  # the name of a saved one
+        lines.append(f"backend = {_toml(raw['backend'])}")
+    for table in ("backend", "control", "grid", "run"):
+        if isinstance(raw.get(table), Mapping):
+            lines += ["", f"[{table}]", *(f"{k} = {_toml(v)}" for k, v in raw[table].items())]
     for c in raw["classes"]:
         lines += ["", "[[classes]]", *(f"{k} = {_toml(v)}" for k, v in c.items())]
     return "\n".join(lines) + "\n"

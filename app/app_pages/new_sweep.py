@@ -4,6 +4,7 @@ import streamlit as st
 
 from app import forms, jobs, trace_upload, ui
 from app import new_sweep_parts as parts
+from app.what_if import to_toml
 from runner.config import parse_sweep
 from runner.engines.check import check_control
 from runner.saved_backends import saved_backends
@@ -62,3 +63,12 @@ with beside.container(key="beside"):
             st.error(ui.plain(e))
             st.stop()
         ui.go_to(ui.LIVE, started)
+    st.download_button(
+        w.text("Save as a sweep file"),
+        to_toml(raw, "goodput run sweep.toml"),
+        "sweep.toml",
+        "application/toml",
+        key="file",
+        on_click="ignore",
+        width="stretch",
+    )

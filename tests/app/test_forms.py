@@ -1,12 +1,14 @@
 """The new-sweep form without a page: rows to a config, its size, and what is odd about it."""
 
 import math
+import tomllib
 from typing import Any
 
 import pytest
 
 from app import forms
 from app.presets import TARGETS, WORKLOADS, recorded, with_targets, workload_words
+from app.what_if import to_toml
 from app.words import ENGLISH
 from runner.config import SweepConfig, parse_sweep
 from runner.errors import ConfigError
@@ -172,3 +174,14 @@ def test_what_the_server_makes_of_settings_is_odd_too() -> None:
     grid = [{"key": "request_rate", "values": "1"}, {"key": "max_num_queued_reqs", "values": "8"}]
     found = forms.oddities(config_of(grid=grid, backend=server, duration_s=300), ENGLISH)
     assert any("OLLAMA_MAX_QUEUE" in sentence for sentence in found)
+
+
+@pytest.mark.parametrize("workload", forms.WORKLOADS)
+def test_the_form_can_be_saved_as_a_sweep_file(workload: str) -> None:
+    """What `goodput run` reads from it is what the page would start, also of a saved backend and of one set by hand."""
+    server = {"kind": "vllm", "url": "http://10.0.0.2:8000", "model": 'a "b" \\ c'}
+    settings = [{"key": "max_num_seqs", "values": "4, 16"}, *forms.first_grid(WORKLOADS[workload].load)]
+    for backend in (SIMULATED, server, "nas"):
+        raw = forms.sweep_data("a sweep", backend, settings, forms.WORKLOADS[workload], {"duration_s": 60})
+        saved = {"nas": {"kind": "simulated"}}
+        assert parse_sweep(tomllib.loads(to_toml(raw)), "file", saved) == parse_sweep(raw, "form", saved)
