@@ -13,6 +13,7 @@ from app.views.predicted import (
     beyond_sentences,
     error_sentence,
     held_out_rows,
+    pace_sentence,
     pairs_of,
     predicted_figure,
     predicted_rows,
@@ -112,6 +113,8 @@ def _calibrated(data_dir: Path) -> dict[str, tuple[Path, Calibration]]:
 def _errors(calibration: Calibration, profile: EngineProfile, w: Words) -> None:
     cost = profile.cost
     ui.say(error_sentence(calibration.worst_error, w))
+    if (text := pace_sentence(calibration.pace_after, w)) is not None:
+        ui.note(text)
     ui.note(
         w.text(
             "An iteration of {model} takes {a} ms, {b} ms more for each prompt token and {c} ms for each answer in it.",

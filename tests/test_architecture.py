@@ -28,9 +28,12 @@ ONLY_IN = {
     "uvloop": "runner",
 }
 PURE = (
+    "runner/calibration/design.py",
+    "runner/calibration/fit.py",
     "runner/config.py",
     "runner/config_checks.py",
     "runner/config_errors.py",
+    "runner/isolation_plan.py",
     "runner/plan.py",
     "runner/secret_names.py",
     "runner/imports/*.py",
@@ -53,6 +56,7 @@ PURE = (
     "runner/search/*.py",
     "runner/simulator/answer.py",
     "runner/simulator/ask.py",
+    "runner/simulator/capacity.py",
     "runner/simulator/core.py",
     "runner/simulator/cost_model.py",
     "runner/simulator/engine.py",

@@ -9,6 +9,7 @@ from app.views import cells as c
 from app.views import theme
 from app.views.frontier import HOVER, hover_data
 from app.words import ENGLISH, Words
+from runner.calibration.fit import CHANGED
 
 LATENCIES = ("ttft_ms", "gap_ms")
 SHARES = ("p50", "p95")
@@ -137,6 +138,17 @@ def error_sentence(worst: float | None, words: Words = ENGLISH) -> str:
         )
     return words.text(
         "On a run that it had not seen, first tokens and gaps were at most {worst} off.", worst=words.share(worst)
+    )
+
+
+def pace_sentence(pace_after: float | None, words: Words = ENGLISH) -> str | None:
+    """Whether the machine changed while it was calibrated; null where it did not, or nobody looked."""
+    if pace_after is None or 1 / CHANGED < pace_after < CHANGED:
+        return None
+    return words.text(
+        "After that run an iteration took {times} times as long as when it was fitted: something else used it. "
+        "Calibrate again when it is quiet.",
+        times=words.significant(pace_after),
     )
 
 

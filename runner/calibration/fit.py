@@ -23,6 +23,7 @@ BOOTSTRAPS = 120
 REWEIGHTINGS = 4
 HUBER = 1.345  # times the usual error: 95 % as efficient as least squares where errors are normal
 LEAST_ERROR = 1e-4  # share of a time: finer differences are rounding
+CHANGED = 1.3  # times that an iteration takes as long as before, from where on the machine is another
 FIRST = -1  # part of an answer
 SEGMENTS = 2  # of the time in which all of a step answer: its context grows meanwhile
 LEAST_GAPS = 3  # of a segment
@@ -118,11 +119,11 @@ def fit_cost(rows: Sequence[Row], seed: int = 1) -> Fit:
     if not any(r.prompt_tokens for r in rows) or all(r.prompt_tokens for r in rows):
         raise ValueError("a fit needs first tokens and gaps")
     groups = [[r for r in rows if r.kind == kind] for kind in dict.fromkeys(r.kind for r in rows)]
-    random = np.random.default_rng(seed)
+    rng = np.random.default_rng(seed)
     merged = [_middle(group) for group in groups]
     best = _fitted(merged)
     draws = [
-        _fitted([_middle([group[i] for i in random.integers(len(group), size=len(group))]) for group in groups])
+        _fitted([_middle([group[i] for i in rng.integers(len(group), size=len(group))]) for group in groups])
         for _ in range(BOOTSTRAPS)
     ]
     low, high = np.quantile(np.array(draws), [0.025, 0.975], axis=0)
@@ -136,6 +137,13 @@ def fit_cost(rows: Sequence[Row], seed: int = 1) -> Fit:
         median_error=float(np.median(errors)),
         worst_error=float(errors.max()),
     )
+
+
+def pace_of(rows: Sequence[Row], cost: CostModel) -> float | None:
+    """How many times as long as fitted iterations took, in the median: 1 on a machine that did not change."""
+    fitted = np.array([getattr(cost, name) or 0.0 for name in NAMES])
+    ratios = [r.ms / ms for r in rows if (ms := float(np.dot(r.columns, fitted))) > 0]
+    return float(np.median(ratios)) if ratios else None
 
 
 def _middle(group: Sequence[Row]) -> Row:

@@ -1,4 +1,4 @@
-"""A run that the fit has not seen, measured and predicted: how far virtual time is off on this backend. PURE."""
+"""A run that the fit has not seen, measured and predicted: how far virtual time is off on this backend."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -28,6 +28,7 @@ class Calibration:
     measured_up_to: dict[str, float] = field(default_factory=dict)
     held_out: tuple[dict[str, Any], ...] = ()
     sweep_id: str | None = None
+    pace_after: float | None = None  # times that an iteration took as long after the held-out run as when fitted
 
     @property
     def worst_error(self) -> float | None:
@@ -38,7 +39,7 @@ class Calibration:
 def profile_text(told: Mapping[str, Any]) -> str:
     """The file. `told`: the JSON object of `goodput calibrate`."""
     cost = [f"{k} = {_toml(v)}" for k, v in told["cost"].items()]
-    facts = {k: told[k] for k in (*_PLAIN, "sweep_id") if told.get(k) is not None}
+    facts = {k: told[k] for k in (*_PLAIN, "sweep_id", "pace_after") if told.get(k) is not None}
     spans = {k: [told["cost_low"][k], told["cost_high"][k]] for k in told["cost"]}
     lines = [
         "# Cost of an iteration in ms, measured by `goodput calibrate`: use it with `goodput simulate --profile`,",
@@ -77,6 +78,7 @@ def load_calibration(path: Path) -> Calibration | None:
             measured_up_to={k: float(v) for k, v in told.get("measured_up_to", {}).items()},
             held_out=tuple(_row(row) for row in told.get("held_out", ())),
             sweep_id=told.get("sweep_id"),
+            pace_after=told.get("pace_after"),
         )
     except (AttributeError, KeyError, TypeError, ValueError):
         raise ConfigError(f"{path}: {TABLE} is not as `goodput calibrate` writes it; calibrate anew") from None

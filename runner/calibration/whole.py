@@ -7,7 +7,7 @@ from typing import Any
 
 from runner.analysis.prepare import prepare
 from runner.calibration.design import TIMES, USUAL_CONTEXT
-from runner.calibration.fit import Fit, Row, fit_cost, rows_of, seats_seen
+from runner.calibration.fit import CHANGED, Fit, Row, fit_cost, pace_of, rows_of, seats_seen
 from runner.calibration.held_out import errors_of, held_out_sweep, stand_in, worst_error
 from runner.calibration.measure import Seen, measure_once
 from runner.calibration.profile_file import write_profile
@@ -51,13 +51,17 @@ def calibrate_backend(
     meanwhile. Raises BusyError, ConfigError, SettingFailed, StorageError.
     """
     open_data_folder(data_dir)
-    with hold_lock(data_dir):
-        end_orphans(data_dir)
-        seen = measure_once(
-            url, api=own.get("api"), model=own.get("model"), api_key_env=own.get("api_key_env"), seats=seats,
-            rounds=rounds, on_step=lambda done, of: say(f"step {done + 1} of {of}"),
-        )  # fmt: skip
-    rows = [row for step, found in zip(seen.steps, seen.records, strict=True) for row in rows_of(step, found)]
+
+    def look(times: int, part: str) -> Seen:
+        with hold_lock(data_dir):
+            end_orphans(data_dir)
+            return measure_once(
+                url, api=own.get("api"), model=own.get("model"), api_key_env=own.get("api_key_env"), seats=seats,
+                rounds=times, on_step=lambda done, of: say(f"{part}: step {done + 1} of {of}"),
+            )  # fmt: skip
+
+    seen = look(rounds, "measuring")
+    rows = _rows(seen)
     try:
         fit = fit_cost(rows)
     except ValueError:
@@ -76,9 +80,14 @@ def calibrate_backend(
     config = held_out_sweep(backend, profile, told["max_num_seqs"], context, held_out_s)
     say(f"held-out run: {held_out_s:g} s at each of {len(config.grid['request_rate'])} rates")
     told["sweep_id"], told["held_out"] = hold_out(config, data_dir, profile, told)
+    told["pace_after"] = pace_of(_rows(look(1, "is it still as fast?")), fit.cost)
     told["warnings"] = warnings(told)
     write_profile(write_to, told)
     return told
+
+
+def _rows(seen: Seen) -> list[Row]:
+    return [row for step, found in zip(seen.steps, seen.records, strict=True) for row in rows_of(step, found)]
 
 
 def hold_out(
@@ -126,6 +135,7 @@ def _told(
         },
         "largest_safe_token_budget": _safe_budget(fit),
         "held_out": [],
+        "pace_after": None,
         "sweep_id": None,
         "warnings": [],
     }  # fmt: skip
@@ -148,6 +158,12 @@ def warnings(told: Mapping[str, Any]) -> list[str]:
         out.append(f"How many answers it gives at once is not known: {told['max_num_seqs']} are a guess.")
     if told["measured_up_to"]["seqs"] < 2:
         out.append("It answers one request at a time: what more answers cost each other could not be measured.")
+    pace = told["pace_after"]
+    if pace is not None and not 1 / CHANGED < pace < CHANGED:
+        out.append(
+            f"After the held-out run an iteration took {pace:.1f} times as long as when it was fitted: something else "
+            "uses the machine, or it got hot; calibrate again when it is quiet."
+        )
     worst = worst_error(told["held_out"])
     if worst is None:
         out.append("The held-out run has no answers: nobody knows how far off predictions are.")

@@ -6,6 +6,7 @@ from app.views.predicted import (
     beyond_sentences,
     error_sentence,
     held_out_rows,
+    pace_sentence,
     pairs_of,
     predicted_figure,
     predicted_rows,
@@ -68,6 +69,14 @@ def test_a_profile_without_a_held_out_run_says_so() -> None:
     assert "Nobody" in error_sentence(None)
     assert "at most 12\xa0% off" in error_sentence(0.12)
     assert "order of magnitude" in error_sentence(0.6)
+
+
+def test_a_machine_that_changed_meanwhile_is_said() -> None:
+    """A fifth is usual; twice as slow, or as fast, is another machine."""
+    assert pace_sentence(None) is None
+    assert pace_sentence(1.2) is None
+    assert "2.00 times as long" in (pace_sentence(2.0) or "")
+    assert "0.50 times as long" in (pace_sentence(0.5) or "")
 
 
 def test_what_was_not_measured_is_said_to_be_extrapolated() -> None:

@@ -32,6 +32,7 @@ def test_the_command_recovers_an_engine_s_costs(tmp_path: Path, capsys: pytest.C
     assert told["measured_up_to"]["seqs"] == 4
     assert told["measured_up_to"]["prompt_tokens"] >= 1000
     assert [row["request_rate"] for row in told["held_out"]] == sorted(row["request_rate"] for row in told["held_out"])
+    assert 0.2 < told["pace_after"] < 5
     assert all(row["gap_ms"]["p50"]["measured"] > 5 for row in told["held_out"])
     read = load_profile(profile)
     assert read.cost.b == pytest.approx(fitted.b, rel=1e-4)

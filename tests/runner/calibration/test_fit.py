@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runner.calibration.design import SEQS, Step, specs_of, steps_for
-from runner.calibration.fit import FIRST, NAMES, Row, fit_cost, nnls, rows_of, seats_seen
+from runner.calibration.fit import FIRST, NAMES, Row, fit_cost, nnls, pace_of, rows_of, seats_seen
 from runner.load.workload import Trace
 from runner.simulator.cost_model import CostModel
 from runner.simulator.presets import EngineProfile
@@ -63,6 +63,16 @@ def test_a_stall_in_one_round_is_no_cost() -> None:
     late = [replace(row, ms=row.ms * (5 if i < len(found) / 3 else 1)) for i, row in enumerate(found)]
     before, after = fit_cost(found).cost, fit_cost(late).cost
     assert [getattr(after, k) for k in NAMES] == pytest.approx([getattr(before, k) for k in NAMES], rel=1e-2)
+
+
+def test_the_pace_is_how_much_slower_it_got() -> None:
+    """Every iteration half as long again is a pace of 1.5; without any there is none."""
+    steps = steps_for(4, None, None, rounds=1)
+    found = rows(steps, calculated(steps, TRUE, "vllm_v1"))
+    cost = replace(TRUE, a_prefill=TRUE.a)
+    assert pace_of(found, cost) == pytest.approx(1.0, abs=1e-3)
+    assert pace_of([replace(row, ms=1.5 * row.ms) for row in found], cost) == pytest.approx(1.5, abs=2e-3)
+    assert pace_of([], cost) is None
 
 
 def test_a_server_of_one_answer_at_a_time_is_found_out() -> None:

@@ -26,7 +26,7 @@ def told(**changes: Any) -> dict[str, Any]:  # noqa: ANN401  (any key of `goodpu
         "max_num_batched_tokens": 2048, "kv_tokens": 6144, "kv_tokens_told": True, "cost": COST,
         "cost_low": COST, "cost_high": COST, "fit": {"rows": 60, "median_error_share": 0.01, "worst_error_share": 0.2},
         "measured_up_to": {"prompt_tokens": 1024, "seqs": 4, "context_tokens": 4200}, "held_out": [ROW],
-        "sweep_id": "x",
+        "sweep_id": "x", "pace_after": 1.02,
     }  # fmt: skip
     return {**facts, **changes}
 
@@ -48,7 +48,7 @@ def test_the_page_reads_the_errors(tmp_path: Path) -> None:
     assert found is not None
     assert (found.model, found.scheduler, found.max_num_seqs, found.sweep_id) == ('a "model"\\', "llama_cpp", 4, "x")
     assert found.held_out == (ROW,)
-    assert found.worst_error == 0.3
+    assert (found.worst_error, found.pace_after) == (0.3, 1.02)
     assert found.measured_up_to["context_tokens"] == 4200
 
 
