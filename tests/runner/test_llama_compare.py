@@ -89,11 +89,10 @@ def test_the_same_setting_is_noise_and_half_of_the_threads_are_worse(
     ):
         turns = Turns(data, two, one)
         turns.measure(ROUNDS)
-        while len(turns.halved) < MOST_ROUNDS:
-            worse = compare(turns.before, turns.halved, targets=turns.between)
-            if worse["regression"]:
-                break
+        worse = compare(turns.before, turns.halved, targets=turns.between)
+        while not worse["regression"] and len(turns.halved) < MOST_ROUNDS:
             turns.measure(1)
+            worse = compare(turns.before, turns.halved, targets=turns.between)
         equal = compare(turns.before, turns.same, targets=turns.between)
         if equal["verdict"] != "noise":
             again = Turns(data, two, one)
