@@ -153,8 +153,8 @@ def load_of(cell: Cell) -> tuple[str, float | None]:
 
 
 def extra_load(cell: Cell) -> dict[str, Any]:
-    """The load keys beside the main axis, such as background_max_in_flight."""
-    return {k: v for k, v in (cell.get("load") or {}).items() if k.endswith("_max_in_flight")}
+    """The load keys beside the main axis, such as background_max_in_flight, and the class that was sent alone."""
+    return {k: v for k, v in (cell.get("load") or {}).items() if k.endswith("_max_in_flight") or k == "only"}
 
 
 def load_title(axis: str, words: Words = ENGLISH) -> str:

@@ -20,7 +20,13 @@ Ways = dict[int, tuple[int, float]]
 USUAL: Ways = {0: (0, 0.0), 2: (0, 90.0), 4: (1, 60.0), JOBS: (40, 40.0)}
 
 
-def isolation(ways: Ways, alone_s: float | None = None, **run: Any) -> dict[str, Any] | None:  # noqa: ANN401  (any key of [run])
+def isolation(ways: Ways, alone_s: float | None = None) -> dict[str, Any] | None:
+    """The verdict of a sweep with a cell for each cap."""
+    found: dict[str, Any] | None = result(ways, alone_s).get("isolation")
+    return found
+
+
+def result(ways: Ways, alone_s: float | None = None) -> dict[str, Any]:
     """Of a sweep with a cell for each cap: 100 chats in 100 s, 10 jobs at its start."""
     cells: list[CellRecord] = []
     requests: list[RequestRecord] = []
@@ -36,10 +42,9 @@ def isolation(ways: Ways, alone_s: float | None = None, **run: Any) -> dict[str,
     config = make_config(
         grid={"jobs_max_in_flight": list(ways)},
         classes=CLASSES,
-        run={"duration_s": WINDOW_S, "warmup_s": 0, **({"alone": "jobs"} if alone_s is not None else {}), **run},
+        run={"duration_s": WINDOW_S, "warmup_s": 0, **({"alone": "jobs"} if alone_s is not None else {})},
     )
-    found: dict[str, Any] | None = build_result(make_tables(requests, cells=cells, config=config)).get("isolation")
-    return found
+    return build_result(make_tables(requests, cells=cells, config=config))
 
 
 def _chat(cell: int, i: int, late: int) -> RequestRecord:
@@ -112,6 +117,17 @@ def test_a_window_of_its_own_is_taken_when_nothing_else_keeps_the_share() -> Non
     assert found is not None
     assert found["verdict"] == "window"
     assert found["reason"].endswith("jobs takes 20.0 instead of 40.0 s.")
+
+
+def test_the_cell_without_chats_is_neither_doubted_nor_chosen() -> None:
+    """It writes the most tokens, and nobody asked for anything in it: no "too few samples", no raw-throughput winner."""
+    found = result({0: (0, 0.0), 4: (1, 60.0), JOBS: (40, 40.0)}, alone_s=20.0)
+    alone = found["cells"][-1]
+    assert alone["load"]["only"] == "jobs"
+    assert "low_n" not in alone["flags"]
+    assert alone["cell"] not in found["choice"]["raw_throughput_cells"]
+    assert alone["cell"] not in found["choice"]["cells"]
+    assert not alone["on_frontier"]
 
 
 def test_without_that_window_the_nearest_arm_is_named_as_not_enough() -> None:
