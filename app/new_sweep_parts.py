@@ -36,6 +36,9 @@ def choose_server(saved: Mapping[str, Any], w: Words) -> tuple[Backend, list[str
         w.text("Server"), list(names), format_func=names.__getitem__, required=True, key="server", wrap=True
     )
     links.show("server", kind if kind != first else None)
+    for key, belongs_to in (("url", "address"), ("kind", "address"), ("saved", "saved")):
+        if kind != belongs_to:
+            links.show(key, None)
     if kind == "simulated":
         return _built_in(w), [row["key"] for row in forms.SERVER_ROWS]
     if kind == "address":
@@ -107,6 +110,7 @@ def choose_workload(data_dir: Path, w: Words) -> tuple[str, presets.Workload] | 
         w.text("Workload"), list(told), format_func=lambda k: told[k][0], required=True, key="workload", wrap=True
     )
     links.show("workload", picked if picked != "chat" else None)
+    links.show("targets" if picked == "trace" else "trace", None)
     if picked == "trace":
         return _recorded(data_dir, w)
     found = presets.WORKLOADS[picked]

@@ -43,6 +43,10 @@ def test_a_full_link_opens_the_form_as_it_was_shared(opened: Open) -> None:
     assert at.button_group(key="find").value == "rate"
     assert at.select_slider(key="duration").value == 120
     assert {key: at.query_params[key] for key in link} == link
+    at.button_group(key="server").set_value("simulated")
+    fine(at.run())
+    assert set(at.query_params) & {"url", "kind", "saved"} == set()
+    assert at.query_params["find"] == "rate"
 
 
 def test_an_own_trace_is_uploaded_kept_and_replayed(opened: Open, data_dir: Path) -> None:
