@@ -120,7 +120,7 @@ def test_a_window_of_its_own_is_taken_when_nothing_else_keeps_the_share() -> Non
 
 
 def test_the_cell_without_chats_is_neither_doubted_nor_chosen() -> None:
-    """It writes the most tokens, and nobody asked for anything in it: no "too few samples", no raw-throughput winner."""
+    """Nobody asked for anything in it: no "too few samples", and its tokens win no raw throughput."""
     found = result({0: (0, 0.0), 4: (1, 60.0), JOBS: (40, 40.0)}, alone_s=20.0)
     alone = found["cells"][-1]
     assert alone["load"]["only"] == "jobs"
