@@ -120,8 +120,8 @@ def draw(sections: Sections, seed: int) -> Weights:
 
 @cache  # points of a sweep have the same number of sections
 def _drawn(counts: tuple[int, ...], seed: int) -> Weights:
-    random = np.random.default_rng(seed)
-    parts = [random.multinomial(n, np.full(n, 1.0 / n), size=RESAMPLES) for n in counts]
+    rng = np.random.default_rng(seed)
+    parts = [rng.multinomial(n, np.full(n, 1.0 / n), size=RESAMPLES) for n in counts]
     return np.concatenate(parts, axis=1).astype(np.float64)
 
 
