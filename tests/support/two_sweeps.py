@@ -47,7 +47,7 @@ def sweep_tables(
     first: int = 0,
     **config: Any,  # noqa: ANN401
 ) -> SweepTables:
-    """One cell of 100 s a setting and repeat with `n` chat requests at moments of the seed; `first` numbers the first."""
+    """One cell of 100 s a setting and repeat: `n` chat requests at moments of the seed; `first` numbers the first."""
     load = load or {"request_rate": 1.2}
     cells: list[CellRecord] = []
     requests: list[RequestRecord] = []
