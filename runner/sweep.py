@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import json
 import time
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args
 
@@ -143,12 +143,13 @@ async def _measure(
     asked_for = read_json(folder / SWEEP) or {}
     meta = sweep_meta(sweep_id, config, environment, asked_for.get("created_unix_ns", time.time_ns()))
     writer = Writer(store_opener(folder, lambda: SweepStore.create(folder, meta)))
+    known = await asyncio.to_thread(_known_rows, folder, config)  # the writer lets nobody else look into its file
     await writer.open()
     server = Server(config, folder, user=user_of(folder, live))
     try:
         finished = await writer.finished_cells()
-        course = await asyncio.to_thread(_course_of, folder, config, finished)
-        await asyncio.to_thread(_mend_cell_lines, folder, finished)
+        course = _course_of(config, finished, known)
+        await asyncio.to_thread(_mend_cell_lines, folder, finished, known)
         live.cells_done, live.status = len(finished), "running"
         tools = CellTools(
             sweep_id, config, writer, live, stop, lambda: asked(folder, "skip"), server.alive, trace_rows(asked_for)
@@ -182,10 +183,11 @@ async def _simulate(
     created = asked_for.get("created_unix_ns", time.time_ns())
     meta = sweep_meta(sweep_id, config, virtual.environment(), created, simulated=True)
     writer = Writer(store_opener(folder, lambda: SweepStore.create(folder, meta)))
+    known = await asyncio.to_thread(_known_rows, folder, config)  # the writer lets nobody else look into its file
     await writer.open()
     try:
         finished = await writer.finished_cells()
-        course = await asyncio.to_thread(_course_of, folder, config, finished, simulated=True)
+        course = _course_of(config, finished, known, simulated=True)
         live.cells_done, live.status = len(finished), "running"
         await _with_helpers(
             _virtual_cells(meta, virtual, course, writer, live, stop),
@@ -232,16 +234,31 @@ def _ended(meta: SweepMeta, config: SweepConfig, record: CellRecord, rows: Rows)
     return ended_cell(cell_line(meta, record, rows), targets_of(config), record, simulated=True)
 
 
+def _known_rows(folder: Path, config: SweepConfig) -> list[dict[str, Any]]:
+    """`cells[]` of what an earlier run finished, if a search has to go on from it or a line of it is missing."""
+    if not (folder / DATABASE).exists():
+        return []
+    tables = read_sweep(folder)
+    finished = set(tables.cells["cell"][tables.cells["status"].isin(FINISHED)])
+    told = {row.get("cell") for row in read_lines(folder, "cells.jsonl")}
+    return list(build_result(tables)["cells"]) if is_search(config) or finished - told else []
+
+
 def _course_of(
-    folder: Path, config: SweepConfig, finished: Mapping[int, CellRecord], *, simulated: bool = False
+    config: SweepConfig,
+    finished: Mapping[int, CellRecord],
+    known: Sequence[Mapping[str, Any]],
+    *,
+    simulated: bool = False,
 ) -> Course:
     """What is left to run. Raises GoodputError for a sweep that was begun by a version that numbered its cells
     otherwise.
     """
-    if is_search(config) and finished:
-        rows, targets = build_result(read_sweep(folder))["cells"], targets_of(config)
-        known = {r["cell"]: ended_cell(r, targets, finished[r["cell"]], simulated=simulated) for r in rows}
-        return Course(config, known)
+    if is_search(config):
+        rows, targets = {row["cell"]: row for row in known}, targets_of(config)
+        return Course(
+            config, {n: ended_cell(rows[n], targets, r, simulated=simulated) for n, r in finished.items() if n in rows}
+        )
     for plan in plan_cells(config):
         record = finished.get(plan.cell)
         if record and (json.loads(record.setting), json.loads(record.load)) != (plan.setting, plan.load):
@@ -271,14 +288,12 @@ async def _watch_stop(folder: Path, stop: asyncio.Event) -> None:
         await asyncio.sleep(LOOK_S)
 
 
-def _mend_cell_lines(folder: Path, finished: Mapping[int, CellRecord]) -> None:
+def _mend_cell_lines(folder: Path, finished: Mapping[int, CellRecord], known: Sequence[Mapping[str, Any]]) -> None:
     """After a kill between a cell's commit and its line in cells.jsonl: writes the missing lines."""
     told = {row.get("cell") for row in read_lines(folder, "cells.jsonl")}
-    missing = [c for c in finished if c not in told]
-    if missing:
-        for row in build_result(read_sweep(folder))["cells"]:
-            if row["cell"] in missing:
-                append_line(folder, "cells.jsonl", row)
+    for row in known:
+        if row["cell"] in finished and row["cell"] not in told:
+            append_line(folder, "cells.jsonl", dict(row))
 
 
 def _conclude(folder: Path) -> dict[str, Any]:
