@@ -9,10 +9,11 @@ from app.backends import sweep_kind
 from runner.config import SweepConfig, parse_sweep
 from runner.engines.address import is_web_address
 from runner.engines.catalogue import KINDS
+from runner.engines.knowledge import POLICY_HOW
 from runner.errors import ConfigError
 from runner.isolation_plan import Pace, Wishes, usual_sweep, with_arms
 from runner.load.workload import PromptScale, RequestSpec, make_prompt
-from runner.once import inspect_once, probe_once, room_once
+from runner.once import detect_once, inspect_once, probe_once, room_once
 from runner.saved_backends import saved_backends
 from runner.simulator.cost_model import BatchShape, iteration_ms
 from runner.simulator.virtual_server import stand_for
@@ -52,7 +53,15 @@ def backend_config(name: str, backend: Mapping[str, Any], wishes: Wishes) -> Swe
     if runs_later and inspect_once(url, key_env) is None:
         return usual_sweep(name, backend, None, None, wishes)
     running = {k: v for k, v in backend.items() if k != "control" or not runs_later}  # it holds the port: as it runs
-    return usual_sweep(name, running, look_pace(backend), room_once(url, key_env).context_tokens, wishes)
+    pace, room = look_pace(backend), room_once(url, key_env)
+    heeds = backend.get("kind") in POLICY_HOW and _takes_priority(backend)
+    return usual_sweep(name, running, pace, room.context_tokens, wishes, heeds_priority=heeds)
+
+
+def _takes_priority(backend: Mapping[str, Any]) -> bool:
+    """Whether a running server answers a request that has a priority; vLLM refuses it unless its policy is priority."""
+    asked = {k: backend.get(k) for k in ("api", "model", "api_key_env")}
+    return detect_once(str(backend["url"]), **asked, kind=str(backend["kind"])).params.priority
 
 
 def look_pace(backend: Mapping[str, Any]) -> Pace:

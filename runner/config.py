@@ -8,7 +8,14 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictBool, 
 from pydantic_core import PydanticCustomError
 
 from runner.config_checks import LOAD_AXES as LOAD_AXES
-from runner.config_checks import MOST_REQUESTS, check_arrivals, check_caps_of_none, check_grid, check_search
+from runner.config_checks import (
+    MOST_REQUESTS,
+    OF_A_CLASS,
+    check_arrivals,
+    check_caps_of_none,
+    check_grid,
+    check_search,
+)
 from runner.config_checks import is_load_key as is_load_key
 from runner.config_errors import plain_error
 from runner.errors import ConfigError
@@ -307,7 +314,7 @@ class SweepConfig(_Model):
         if self.run.alone and not any(c.name == self.run.alone and not c.weight and not c.slo for c in self.classes):
             raise ValueError(f"run.alone names {self.run.alone}; name a class with neither slo nor weight")
         for key in self.grid:
-            name = key.removesuffix("_max_in_flight")
+            name = next((key.removesuffix(end) for end in OF_A_CLASS if key.endswith(end)), key)
             if name != key and name not in names:
                 raise ValueError(f"grid key {key} names no class; the classes are {', '.join(names)}")
         if self.control.mode != "none" and self.backend.kind == "simulated":

@@ -7,12 +7,13 @@ if TYPE_CHECKING:
     from runner.config import SweepConfig
 
 LOAD_AXES = ("request_rate", "load_scale", "max_concurrency")
+OF_A_CLASS = ("_max_in_flight", "_priority")  # behind its name: load axes of that class
 MOST_REQUESTS = 10_000_000  # of one class in one cell
 
 
 def is_load_key(key: str) -> bool:
-    """True for load axes: request_rate, load_scale, max_concurrency, <class>_max_in_flight, and `only` (a class)."""
-    return key in (*LOAD_AXES, "only") or key.endswith("_max_in_flight")
+    """True for request_rate, load_scale, max_concurrency, `only`, <class>_max_in_flight and <class>_priority."""
+    return key in (*LOAD_AXES, "only") or key.endswith(OF_A_CLASS)
 
 
 def check_grid(config: "SweepConfig") -> None:
@@ -38,6 +39,8 @@ def check_grid(config: "SweepConfig") -> None:
             isinstance(v, (int, float)) and not isinstance(v, bool) and v > 0 for v in values
         ):
             raise ValueError(f"grid.{key} needs numbers above 0")
+        elif key.endswith("_priority") and not all(type(v) is int and abs(v) < 2**31 for v in values):
+            raise ValueError(f"grid.{key} needs whole numbers; lower ones go first")
     loads = [k for k in LOAD_AXES if k in config.grid]
     if len(loads) > 1:
         raise ValueError(f"grid has {' and '.join(loads)}: give one load axis")

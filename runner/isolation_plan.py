@@ -50,7 +50,13 @@ class Wishes:
 
 
 def usual_sweep(
-    name: str, backend: Mapping[str, Any], pace: Pace | None, context_tokens: int | None, wishes: Wishes
+    name: str,
+    backend: Mapping[str, Any],
+    pace: Pace | None,
+    context_tokens: int | None,
+    wishes: Wishes,
+    *,
+    heeds_priority: bool = False,
 ) -> SweepConfig:
     """Chats and a pile of documents to index, sized for this server. `backend`: keys of [backend], and `control`.
 
@@ -89,12 +95,15 @@ def usual_sweep(
             },
         ],
     }  # fmt: skip
-    return with_arms(parse_sweep(raw, name), wishes.caps)
+    return with_arms(parse_sweep(raw, name), wishes.caps, heeds_priority=heeds_priority)
 
 
-def with_arms(config: SweepConfig, caps: Sequence[int]) -> SweepConfig:
-    """The experiment on the classes of a sweep: at its first setting and load. Raises ConfigError when it has no class
-    with targets, or none without."""
+def with_arms(config: SweepConfig, caps: Sequence[int], *, heeds_priority: bool = False) -> SweepConfig:
+    """The experiment on the classes of a sweep: at its first setting and load.
+
+    `heeds_priority`: the server, which runs as it is, takes a request's priority; then its background goes once among
+    the chats and once behind them. Raises ConfigError when it has no class with targets, or none without.
+    """
     background = next((c for c in config.classes if c.slo is None), None)
     if background is None or all(c.slo is None for c in config.classes):
         raise ConfigError(
@@ -112,6 +121,9 @@ def with_arms(config: SweepConfig, caps: Sequence[int]) -> SweepConfig:
         for told in classes:
             if told["name"] == background.name:
                 told["priority"] = max(background.priority, ahead + 1)
+    elif heeds_priority:
+        ahead = max(c.priority for c in config.classes if c.slo)
+        grid[f"{background.name}_priority"] = [ahead, max(background.priority, ahead + 1)]
     run = config.run.model_dump(mode="json", exclude_none=True, exclude={"find_rate", "budget"})
     alone = {"alone": background.name} if not background.weight else {}
     raw = {

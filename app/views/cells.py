@@ -6,6 +6,7 @@ from typing import Any
 
 from app.words import ENGLISH, Words
 from runner.analysis.warnings import INVALIDATING
+from runner.config import is_load_key
 
 Cell = Mapping[str, Any]
 Result = Mapping[str, Any]
@@ -154,7 +155,7 @@ def load_of(cell: Cell) -> tuple[str, float | None]:
 
 def extra_load(cell: Cell) -> dict[str, Any]:
     """The load keys beside the main axis, such as background_max_in_flight, and the class that was sent alone."""
-    return {k: v for k, v in (cell.get("load") or {}).items() if k.endswith("_max_in_flight") or k == "only"}
+    return {k: v for k, v in (cell.get("load") or {}).items() if k not in LOAD_AXES and is_load_key(k)}
 
 
 def load_title(axis: str, words: Words = ENGLISH) -> str:

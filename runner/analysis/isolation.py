@@ -21,7 +21,7 @@ from runner.analysis.student import p_value, t95
 from runner.config import SweepConfig
 
 NOISE = 0.05  # of a p value, adjusted for the number of arms
-CAP = "_max_in_flight"
+CAP, PRIORITY = "_max_in_flight", "_priority"
 ORDER = ("alone", "as_is", "cap", "priority", "cap_priority", "setting", "window")
 SIMPLEST_FIRST = ("cap", "priority", "cap_priority", "setting")
 # id -> template; `costs` is a template of its own
@@ -117,7 +117,7 @@ def isolation_of(
     return {
         "background": name,
         "interactive": list(chosen.point.shares),
-        "load": {k: v for k, v in chosen.point.load.items() if k != name + CAP},
+        "load": {k: v for k, v in chosen.point.load.items() if k not in (name + CAP, name + PRIORITY)},
         "share_target": share_target,
         "arms": [_row(arm, differences.get(arm.name), share_target) for arm in arms],
         "verdict": verdict,
@@ -165,7 +165,8 @@ def background_of(config: SweepConfig, interactive: Sequence[str]) -> str | None
     holds back at all beside several policies."""
     for c in config.classes:
         caps = config.grid.get(c.name + CAP, ())
-        if c.name not in interactive and interactive and caps and len(caps) * len(config.grid.get("policy", (0,))) > 1:
+        lanes = len(config.grid.get("policy", (0,))) * len(config.grid.get(c.name + PRIORITY, (0,)))
+        if c.name not in interactive and interactive and caps and len(caps) * lanes > 1:
             return c.name
     return None
 
@@ -189,7 +190,8 @@ def _arms(prepared: Prepared, points: Sequence[Point], name: str) -> list[Arm]:
     out: dict[str, Arm] = {}
     for p in ours:
         cap = int(p.load[key])
-        kind, label = _kind(cap, most, p.setting, first)
+        lanes = prepared.config.grid.get(name + PRIORITY, (0,))
+        kind, label = _kind(cap, most, p.setting, first, p.load.get(name + PRIORITY, lanes[0]) != lanes[0])
         if kind is not None:
             work = _work(prepared, [facts[c] for c in p.cells], name) if cap else None
             out.setdefault(label, Arm(kind, label, cap if cap < most else None, p, work))
@@ -200,13 +202,15 @@ def _arms(prepared: Prepared, points: Sequence[Point], name: str) -> list[Arm]:
     return sorted(out.values(), key=lambda arm: (ORDER.index(arm.kind), arm.cap or 0))
 
 
-def _kind(cap: int, most: int, setting: Mapping[str, Any], first: Mapping[str, Any]) -> tuple[str | None, str]:
+def _kind(
+    cap: int, most: int, setting: Mapping[str, Any], first: Mapping[str, Any], behind: bool
+) -> tuple[str | None, str]:
     """What an arm is, by what differs from the present setting, and its name. None for one that is of no interest:
-    without background only the present setting is."""
+    without background only the present setting is. `behind`: its jobs have a lower priority than at first."""
     differs = {k: v for k, v in setting.items() if v != first.get(k)}
     if cap == 0:
-        return (None, "") if differs else ("alone", "alone")
-    priority = differs.get("policy") == "priority"
+        return (None, "") if differs or behind else ("alone", "alone")
+    priority = differs.get("policy") == "priority" or behind
     others = [f"{k} {v}" for k, v in differs.items() if not (priority and k == "policy")]
     parts = [*([f"cap {cap}"] if cap < most else []), *(["server priority"] if priority else []), *others]
     if not parts:

@@ -97,12 +97,13 @@ def build_trace(
       max_concurrency  the classes with a weight run as ONE closed loop of that many workers, each request's class
                        drawn by weight; with no such class, the `closed` classes share it as they share their own total.
       only             a class's name: no other class is sent, and there is none of the above.
+    `<class>_priority` stands in for the class's own priority.
     `<class>_max_in_flight` keys are for `in_flight_caps`. `salt` must differ between cells and sweeps: it changes the
     prompts and nothing else, so that no cell is served from what an earlier one left in a prefix cache.
     `rows`: parsed trace of each `trace` class, by class name; it is sent once, its lengths go before the class's own.
     Raises ConfigError when a class has nothing that says how often it is sent.
     """
-    classes = [c for c in classes if c.name == load.get("only", c.name)]
+    classes = [_in_its_lane(c, load) for c in classes if c.name == load.get("only", c.name)]
     _check_load(classes, load)
     total_ns = round(total_s * 1e9)
     specs: list[RequestSpec] = []
@@ -114,6 +115,11 @@ def build_trace(
     specs.sort(key=lambda s: s.offset_ns or 0)  # stable: at the same moment, in the order of the classes
     numbered = tuple(replace(spec, request=i) for i, spec in enumerate(specs))
     return Trace(numbered, _closed_loops(classes, load, seed, salt, first_request=len(numbered)))
+
+
+def _in_its_lane(c: RequestClass, load: Mapping[str, Scalar]) -> RequestClass:
+    priority = load.get(f"{c.name}_priority")
+    return c if priority is None else c.model_copy(update={"priority": int(priority)})
 
 
 def most_arrivals(specs: Sequence[RequestSpec], within_ns: int) -> int:

@@ -84,6 +84,8 @@ MISTAKES: list[tuple[str, Callable[[Raw], object], list[str]]] = [
     ("less than none", lambda d: d["grid"].update(chat_max_in_flight=[-1]), ["chat_max_in_flight", "at least 0"]),
     ("none of a class with targets", lambda d: none_of(d, slo={"ttft_ms": 1, "gap_ms": 1}), ["chat", "has targets"]),
     ("alone with a share", lambda d: d.update(run={"alone": "chat"}), ["run.alone", "neither slo"]),
+    ("priority of nobody", lambda d: d["grid"].update(nobody_priority=[0, 1]), ["nobody_priority", "names no class"]),
+    ("half a priority", lambda d: d["grid"].update(chat_priority=[0, 0.5]), ["chat_priority", "whole numbers"]),
     ("only as a setting", lambda d: d["grid"].update(only=["chat"]), ["grid.only", "run.alone"]),
     ("nothing to send", lambda d: none_of(d), ["chat_max_in_flight = 0", "nothing to send"]),
     ("cap of no class", lambda d: d["grid"].update(rag_max_in_flight=[2]), ["rag_max_in_flight", "chat"]),
@@ -274,7 +276,7 @@ def test_a_search_needs_targets_and_a_load() -> None:
     chat = {"name": "chat", "closed": {"concurrency": 2}, "prompt_tokens": 8, "output_tokens": 8}
     slo = {"ttft_ms": 1000, "gap_ms": 150}
     run = {"find_rate": True}
-    with pytest.raises(ConfigError, match="run.find_rate needs targets"):
+    with pytest.raises(ConfigError, match=r"run\.find_rate needs targets"):
         parse_sweep(sweep(classes=[chat], grid={"max_concurrency": [4]}, run=run), "f")
     with pytest.raises(ConfigError, match="needs a load to raise"):
         parse_sweep(sweep(classes=[{**chat, "slo": slo}], grid={"max_num_seqs": [4]}, run=run), "f")

@@ -8,6 +8,7 @@ from runner.analysis.result import score
 from runner.config import SweepConfig, parse_sweep
 from runner.errors import ConfigError
 from runner.isolation_plan import Pace, Wishes, usual_sweep, with_arms
+from runner.load.workload import build_trace
 from runner.plan import plan_cells
 from runner.simulated_sweep import VirtualSweep
 from runner.what_if import in_memory
@@ -64,6 +65,27 @@ def test_server_priority_is_tried_where_the_server_has_it_and_can_be_given_it(
     """A server that runs as it is can't be given another policy, and llama.cpp has none."""
     found = with_arms(sweep(backend=backend, **({"control": control} if control else {})), (2,))
     assert ("policy" in found.grid) is varied
+
+
+def test_a_running_server_that_takes_priorities_gets_them_as_a_load() -> None:
+    """It can't be given another policy, but the background can go among the chats or behind them."""
+    found = with_arms(sweep(backend=VLLM), (2,), heeds_priority=True)
+    assert found.grid["jobs_priority"] == (0, 1)
+    assert not found.server_grid
+    sent = [build_trace(found.classes, cell.load, 120, 1).open_loop for cell in plan_cells(found)[:2]]
+    assert [{s.priority for s in specs if s.class_name == "jobs"} for specs in sent] == [{0}, {1}]
+    assert {s.priority for specs in sent for s in specs if s.class_name == "chat"} == {0}
+
+
+def test_priorities_as_a_load_are_arms_like_those_of_a_policy() -> None:
+    """On an engine whose policy is priority already: the same gain, named the same."""
+    raw = {**ENGINE, "policy": "priority"}
+    grid = {"jobs_max_in_flight": [0, 4, 60], "jobs_priority": [0, 1]}
+    found = score(in_memory(VirtualSweep(sweep(backend=raw, grid=grid), None, {})))["isolation"]
+    share = {arm["arm"]: arm["share"] for arm in found["arms"]}
+    assert list(share) == ["alone", "as it is", "cap 4", "server priority", "cap 4 + server priority"]
+    assert share["as it is"] < share["server priority"]
+    assert found["load"] == {}
 
 
 def test_the_first_setting_and_load_of_a_sweep_file_are_the_present_ones() -> None:
