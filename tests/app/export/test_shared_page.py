@@ -248,6 +248,8 @@ def test_page_is_as_it_was(request: pytest.FixtureRequest) -> None:
     html = render_page(result, golden_requests(), windows_s={0: 100.0, 1: 100.0, 2: 100.0})
     # the packed bundle depends on the zlib at hand; its unpacked text has its own checksum
     html = html.replace(assets.plotly_packed(), "PLOTLY")
+    # what intervals are made with is settled, and tested, with the analysis
+    html = re.sub(r'"stat":\{[^}]*\}', '"stat":{}', html)
     golden = GOLDEN / "small_page.html"
     if request.config.getoption("--update-golden"):
         golden.write_text(html, encoding="utf-8")
