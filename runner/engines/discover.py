@@ -13,6 +13,7 @@ import psutil
 
 from runner.engines.catalogue import KINDS
 from runner.engines.identify import HEALTH, MODELS, PATHS, Answer, Identity, identify, is_litellm
+from runner.environment import in_container
 from runner.load.client import auth_headers
 from runner.load.targets import refusal
 from runner.load.transport import StampedTransport
@@ -54,7 +55,9 @@ async def discover(ports: Sequence[int] = USUAL_PORTS, hosts: Sequence[str] | No
             return [found for found in looks if found is not None]
 
         async def from_a_container() -> list[Found]:
-            return await look_at(DOCKER_HOST) if await is_another_machine(DOCKER_HOST) else []
+            # elsewhere the name says nothing, and asking for it would tell a name server of us
+            inside = in_container() and await is_another_machine(DOCKER_HOST)
+            return await look_at(DOCKER_HOST) if inside else []
 
         looks = [from_a_container(), look_at(LOOPBACK)] if hosts is None else [look_at(host) for host in hosts]
         return [found for part in await asyncio.gather(*looks) for found in part]

@@ -245,3 +245,18 @@ def test_a_silent_name_server_is_not_waited_for(monkeypatch: pytest.MonkeyPatch)
     assert asyncio.run(is_another_machine("host.docker.internal")) is False
     assert time.monotonic() - began < 5
     answered.set()
+
+
+@pytest.mark.parametrize("inside", [True, False])
+def test_the_host_of_a_container_is_asked_for_only_inside_one(monkeypatch: pytest.MonkeyPatch, inside: bool) -> None:
+    """Elsewhere no name server hears of us."""
+    asked: list[str] = []
+
+    async def is_another_machine(host: str) -> bool:
+        asked.append(host)
+        return False
+
+    monkeypatch.setattr("runner.engines.discover.in_container", lambda: inside)
+    monkeypatch.setattr("runner.engines.discover.is_another_machine", is_another_machine)
+    assert asyncio.run(discover(ports=())) == []
+    assert asked == (["host.docker.internal"] if inside else [])
