@@ -23,6 +23,7 @@ from app.data import find_folder, report_html
 from app.password_page import page_words
 from app.security import guards
 from runner.errors import ConfigError
+from runner.priority import yield_to_others
 from storage.errors import GoodputError
 
 MAIN = Path(__file__).with_name("main.py")
@@ -63,6 +64,7 @@ def serve(data_dir: Path, host: str | None, port: int | None, *, open_browser: b
     number = port if port is not None else _port_of_environment()
     base = os.environ.get("GOODPUT_BASE_PATH", "").strip("/")
     _check_port(address, number)
+    yield_to_others()  # before there are threads
     os.environ["GOODPUT_DATA"] = str(data_dir)  # where the page scripts look
     os.environ["FORWARDED_ALLOW_IPS"] = "none"  # who asks is judged by app.security_proxy alone
     net_util.get_external_ip = lambda: None  # it would ask a web service for every foreign origin

@@ -17,6 +17,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def work(args: argparse.Namespace) -> int:
     """Exit code: 0, 1 for a data folder that cannot be used, 2 when another runner holds it."""
+    from runner.priority import take_turns_as_usual
+
+    take_turns_as_usual()  # the dashboard that started us does not
     from runner.work import run_queue  # brings pandas, which `goodput --help` does not need
 
     try:
