@@ -16,7 +16,7 @@ from runner.load.event_rate import mean_tokens
 
 CAPS = (2, 4, 8)
 NO_CAP = 1000  # of a background without an end: more are never out at once
-CHATS_WANTED = 60  # of a cell: enough to prove a share of 90 % with a miss or two
+CHATS_WANTED = 120  # of a cell: neighbours share their fate, so these are worth some 40 when a share is to be proven
 CHAT_BUSY = 0.3  # share of the time that the chats would keep a server busy that answers one after another
 JOBS_AT_ONCE = 2.0  # how much faster than one after another a server is taken to answer jobs in a batch
 SHORTEST_S, LONGEST_S = 120.0, 900.0

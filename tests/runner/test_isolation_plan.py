@@ -106,13 +106,13 @@ def test_both_sides_are_needed(classes: list[dict[str, Any]]) -> None:
 
 def test_the_usual_load_follows_the_pace_of_the_server() -> None:
     """1 ms a prompt token and 20 ms an output token: a chat of some 140 and 75 tokens takes 1.64 s, so 0.18 a second
-    fill a third of the time; 60 of them need 333 s, and in those a pile of 333 s / 1.55 s = 215 jobs of 625 and 46."""
+    fill a third of the time; 120 of them need 667 s, and in those a pile of 667 s / 1.55 s = 430 jobs of 625 and 46."""
     found = usual_sweep("nas", {"kind": "openai", "url": "http://127.0.0.1:1"}, Pace(1.0, 20.0), None, Wishes())
     chat, jobs = found.classes
     assert chat.rate == pytest.approx(0.18, rel=0.1)
-    assert found.run.duration_s == pytest.approx(60 / (chat.rate or 1), abs=0.1)
+    assert found.run.duration_s == pytest.approx(120 / (chat.rate or 1), abs=0.1)
     assert jobs.dump is not None
-    assert jobs.dump.count == pytest.approx(215, rel=0.1)
+    assert jobs.dump.count == pytest.approx(430, rel=0.1)
     assert jobs.dump.at_s == found.run.warmup
     assert found.name == "Isolation: nas"
 
