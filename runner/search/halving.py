@@ -22,6 +22,7 @@ PAIRS = 2  # of verification
 MOST_PAIRS = 4
 RESERVE = 0.3  # at most so much of the time is set aside for the verification
 FIRST = 0.5  # at most so much of it goes into the first round
+STICKY = 0.1  # a difference in hope below which nothing is changed
 OUT = 0.02  # a lane with less probability of keeping the targets is no rival
 FORESEEN = 0.5  # what is thought of a lane at the load below one that it did not keep
 
@@ -222,7 +223,15 @@ def contenders(race: Race, ended: Sequence[Ended]) -> list[Standing]:
     top = max(found, key=lambda s: s.score, default=None)
     if top and top.goodput_per_s > 0 and not any(s.keeps or s.sure >= GOES_ON for s in out):
         out += _foreseen(race, found, top, 1, 0.0)
-    return sorted(out, key=lambda s: (s in tried_enough, -s.score, s.lane))
+    most = max((s.goodput_per_s for s in found), default=0.0) or 1.0
+    best = {lane: max(s.goodput_per_s for s in found if s.lane == lane) for lane in {s.lane for s in found}}
+
+    def merit(s: Standing) -> float:
+        """Of what is as good as equal, the one that was begun with, and one that does well at other loads too."""
+        begun = STICKY if pairs_of(race, ended, s) else 0.0
+        return s.score * (1.0 + begun + STICKY * best[s.lane] / most)
+
+    return sorted(out, key=lambda s: (s in tried_enough, -merit(s), s.lane))
 
 
 def _foreseen(race: Race, found: Sequence[Standing], near: Standing, step: int, sure: float) -> list[Standing]:
