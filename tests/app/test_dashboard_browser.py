@@ -176,7 +176,7 @@ def test_hostile_names_are_shown_and_ask_nobody(browser: Browser, address: str) 
     visit = Visit(browser, address)
     page = visit.go()
     link = page.get_by_role("link").filter(has_text="evil.test")
-    expect(link).to_contain_text("<script>alert(1)</script>")
+    expect(link).to_contain_text("<script>alert(1)</script>", timeout=PATIENCE_MS)
     assert str(link.get_attribute("href")).lstrip("/") == "results?sweep=made-up"
     page = visit.go("results?sweep=made-up")
     results_drawn(page)
