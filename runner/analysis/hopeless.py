@@ -40,7 +40,7 @@ class Hopes:
             return None
         self.missed[name] += 1
         planned, misses = self.planned[name], (1.0 - self.share_target) * self.planned[name]
-        allowed = int(misses) if self.searching else allowed_misses(planned, self.share_target)
+        allowed = int(misses + 1e-9) if self.searching else allowed_misses(planned, self.share_target)
         if not 0 <= allowed < self.missed[name] or (self.searching and self.missed[name] <= SPARE + 2 * misses):
             return None
         return (
