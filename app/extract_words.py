@@ -12,6 +12,7 @@ from runner.analysis.choice import NO_CHOICE, WHY
 from runner.analysis.choice_notes import NOTES as BESIDE_CHOICE
 from runner.analysis.compare_texts import NOTES as BESIDE_COMPARISON
 from runner.analysis.compare_texts import TEXTS as COMPARISONS
+from runner.analysis.isolation import TEXTS as ISOLATION
 from runner.analysis.warnings import TEXTS
 from runner.engines.catalogue import KINDS
 from runner.engines.oddity import TEXTS as ODDITIES
@@ -71,6 +72,7 @@ def render(app: Path = APP) -> str:
         ("choice", [*NO_CHOICE.values(), *WHY.values()]),
         ("choice_notes", [*BESIDE_CHOICE.values()]),
         ("compare_texts", [*COMPARISONS.values(), *BESIDE_COMPARISON.values()]),
+        ("isolation", [text for text in ISOLATION.values() if text]),
     ):
         for sentence in texts:
             places.setdefault((sentence,), set()).add(f"runner/analysis/{file}.py")

@@ -16,7 +16,8 @@ MINUTES_FROM_S = 90.0
 
 def verdict_sentence(isolation: Mapping[str, Any], words: Words = ENGLISH) -> str:
     """The verdict in the reader's language."""
-    body, costs = (words.text(template) for template in isolation["reason_templates"])
+    # the empty text is no sentence: a catalogue has its own header under it
+    body, costs = (words.text(template) if template else "" for template in isolation["reason_templates"])
     values = dict(isolation["reason_values"])
     return body.format(**{**values, "costs": costs.format(**values)})
 

@@ -1,10 +1,19 @@
 """The isolation section as figure, rows and sentence."""
 
+import gettext
 from typing import Any
 
 from app.views.isolation import arm_title, has_isolation, isolation_figure, isolation_rows, verdict_sentence
+from app.words import Words
 from runner.analysis.isolation import TEXTS
 from tests.app.views.made_up import HOSTILE
+
+
+class Header(gettext.NullTranslations):
+    """A catalogue without a translation, as gettext reads one."""
+
+    def gettext(self, message: str) -> str:
+        return message or "Content-Type: text/plain"
 
 
 def arm(name: str, kind: str, share: float, ends_s: float | None, **more: Any) -> dict[str, Any]:  # noqa: ANN401
@@ -75,6 +84,14 @@ def test_the_sentence_is_the_one_of_the_result() -> None:
     assert verdict_sentence(isolation()) == (
         "Cap 4: chat share 95 % instead of 50 % (95 % interval 85 % to 100 %), indexing takes ~2.0 instead of 1.0 min."
     )
+
+
+def test_an_empty_clause_is_never_looked_up() -> None:
+    """A catalogue answers the empty text with its own header."""
+    words = Words(catalogue=Header())
+    told = verdict_sentence(isolation(reason_templates=[TEXTS["noise"], TEXTS["costs_nothing"]]), words)
+    assert "Content-Type" not in told
+    assert told.startswith("The difference is noise")
 
 
 def test_other_settings_keep_their_name_and_names_stay_text() -> None:
