@@ -53,7 +53,7 @@ def share_done(lines: Sequence[Line], cells_done: int, cells_total: int) -> floa
 def cell_sentence(line: Line, config: SweepConfig, words: Words, rows: Sequence[Line] = ()) -> str:
     """`Cell 3 of 6, max_num_seqs 8 at 2 req/s: measuring.` `rows`: lines of cells.jsonl, which a search goes by."""
     phase, number = phase_text(str(line.get("phase")), words), line.get("cell")
-    plan = _plan(number, config, rows) if isinstance(number, int) else None
+    plan = (_told(line) or _plan(number, config, rows)) if isinstance(number, int) else None
     if plan is None:
         return f"{phase[:1].upper()}{phase[1:]}."
     setting = c.setting_name(plan.setting, c.varying_keys(settings_of(config)), words)
@@ -65,6 +65,13 @@ def cell_sentence(line: Line, config: SweepConfig, words: Words, rows: Sequence[
         load=c.load_name({"load": plan.load}, words) or words.text("its own load"),
         phase=phase,
     )
+
+
+def _told(line: Line) -> PlannedCell | None:
+    """The cell as the runner tells it; lines of older versions do not."""
+    if not isinstance(line.get("setting"), dict) or not isinstance(line.get("load"), dict):
+        return None
+    return PlannedCell(int(line["cell"]), dict(line["setting"]), dict(line["load"]), 0)
 
 
 def _plan(number: int, config: SweepConfig, rows: Sequence[Line]) -> PlannedCell | None:

@@ -16,6 +16,7 @@ from typing import Any
 import psutil
 
 from runner.analysis.timeline import live_summary
+from runner.plan import PlannedCell
 from storage.records import ClientSample, EngineSample, RequestRecord
 from storage.side_files import append_line, write_state
 
@@ -44,6 +45,7 @@ class LiveFeed:
         self.cells_total = cells_total
         self.cells_done = 0
         self.cell: int | None = None
+        self._plan: PlannedCell | None = None
         self.phase = "starting"
         self.eta_s: float | None = None
         self.status = "starting"
@@ -59,9 +61,10 @@ class LiveFeed:
         self.cells_total = self.cells_done + cells_left
         self.eta_s = round(eta_s, 1)
 
-    def begin_cell(self, cell: int, phase: str) -> None:
-        """A new cell: counts start again, what the page shows is of this cell."""
-        self.cell, self.phase = cell, phase
+    def begin_cell(self, cell: int, phase: str, plan: PlannedCell | None = None) -> None:
+        """A new cell: counts start again, what the page shows is of this cell. `plan`: what it is, for a page that
+        cannot know, since a search chooses as it goes."""
+        self.cell, self.phase, self._plan = cell, phase, plan
         self._counts.clear()
         self._errors.clear()
         self._recent = []
@@ -106,6 +109,8 @@ class LiveFeed:
         return {
             "at_s": round(time.monotonic() - self._started, 3),
             "cell": self.cell,
+            "setting": self._plan.setting if self._plan and self.cell is not None else None,
+            "load": self._plan.load if self._plan and self.cell is not None else None,
             "phase": self.phase,
             "cells_done": self.cells_done,
             "cells_total": self.cells_total,

@@ -103,7 +103,7 @@ class Cells:
                 if self._must_end(plan):
                     return
                 withdraw(self.folder, "skip")  # asked for while the cell before was ending, and meant for that one
-                self.tools.live.begin_cell(plan.cell, "starting")
+                self.tools.live.begin_cell(plan.cell, "starting", plan)
                 await self._one(plan, clock)
         finally:
             withdraw(self.folder, "skip")

@@ -214,7 +214,7 @@ async def _virtual_cells(
             return
         if stop.is_set():  # a short cell is over before it asks
             return
-        live.begin_cell(plan.cell, "measure")
+        live.begin_cell(plan.cell, "measure", plan)
         rows = await asyncio.to_thread(virtual.run, plan, lambda: not stop.is_set())
         if rows is None:
             return

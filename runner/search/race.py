@@ -107,7 +107,8 @@ class Race:
         failed = len(good) < len(cells) or any(e.overload for e in good)
         keeps = not failed and all((s.value or 0.0) >= alpha for s in shares)
         sure = 0.0 if failed else math.prod(sure_of(s, alpha) for s in shares)
-        goodput = sum(s.met for s in shares) / sum(e.window_s for e in good)
+        seconds = sum(e.window_s for e in good)
+        goodput = sum(s.met for s in shares) / seconds if seconds else 0.0
         return Standing(lane, level, failed, keeps, sure, goodput, max(e.strain for e in good), len(cells))
 
     def cell_s(self, window_s: float, ended: Sequence[Ended]) -> float:
