@@ -71,13 +71,15 @@ def isolation_figure(isolation: Mapping[str, Any], words: Words = ENGLISH, *, da
         meta={"role": "share"},
     )
     cost, title = _costs(arms, isolation, words)
+    most = max((v for v in cost if v is not None), default=1.0) or 1.0  # and room for what is written behind the bars
     fig.add_bar(
         x=cost,
         y=names,
         orientation="h",
         marker={"color": colours, "pattern": {"shape": ["/" if _projected(a) else "" for a in arms]}},
         text=[_cost_text(arm, words) for arm in arms],
-        textposition="auto",
+        textposition="outside",
+        cliponaxis=False,
         hovertext=[_hover(arm, isolation, words) for arm in arms],
         hovertemplate="%{hovertext}<extra></extra>",
         showlegend=False,
@@ -94,9 +96,9 @@ def isolation_figure(isolation: Mapping[str, Any], words: Words = ENGLISH, *, da
         xaxis={
             "domain": [0, 0.56],
             "range": [-3, 103],
-            "title": {"text": words.text("share of {name} inside targets (%)", name=chats)},
+            "title": {"text": words.text("{name} inside (%)", name=chats)},
         },
-        xaxis2={"domain": [0.62, 1], "anchor": "y", "rangemode": "tozero", "title": {"text": title}},
+        xaxis2={"domain": [0.62, 1], "anchor": "y", "range": [0, 1.9 * most], "title": {"text": title}},
         yaxis={"autorange": "reversed", "type": "category"},
         bargap=0.45,
     )
@@ -134,11 +136,9 @@ def _costs(arms: Sequence[Arm], isolation: Mapping[str, Any], words: Words) -> t
     if any((a["background"] or {}).get("makespan_s") is not None for a in arms):
         seconds = [(a["background"] or {}).get("makespan_s") for a in arms]
         long = max(s for s in seconds if s is not None) >= MINUTES_FROM_S
-        title = words.text("{name} takes (min)", name=name) if long else words.text("{name} takes (s)", name=name)
+        title = words.text("{name} (min)", name=name) if long else words.text("{name} (s)", name=name)
         return [None if s is None else s / 60 if long else s for s in seconds], title
-    return [(a["background"] or {}).get("output_tok_per_s") for a in arms], words.text(
-        "{name} writes (tok/s)", name=name
-    )
+    return [(a["background"] or {}).get("output_tok_per_s") for a in arms], words.text("{name} (tok/s)", name=name)
 
 
 def _projected(arm: Arm) -> bool:
