@@ -84,7 +84,7 @@ def next_level(tried: Sequence[Ended], axis: Axis, alpha: float, guess: float) -
     if found is None or (found.spread <= NARROW and not (axis.whole and found.load < FINE)):
         return None
     aside = found.spread ** (ASIDE if len(tried) % 2 else -ASIDE)  # both sides in turn, or the slope stays unknown
-    level = axis.rounded(found.load * aside)
+    level = axis.rounded(min(max(found.load * aside, min(held)), max(missed)))  # beyond, the answer is known
     if not axis.whole:
         return level
     return _next_whole(level, held, missed)
