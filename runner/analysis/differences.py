@@ -139,13 +139,24 @@ def _error(a: Sections, b: Sections, metric: str, paired: bool, in_turns: bool) 
     runs_a, runs_b = (estimates(s, each_run(s), metric, steps) for s in (a, b))
     if min(len(runs_a), len(runs_b)) < RUNS_TELL or np.isnan([*runs_a, *runs_b]).any():
         return error, freedom
-    return max((error, freedom), _between(runs_a, runs_b, paired or in_turns))
+    if not (paired or in_turns):
+        return max((error, freedom), _apart(runs_a, runs_b))
+    return max((error, freedom), _together(runs_a, runs_b, times=metric != "share"))
 
 
-def _between(a: Floats, b: Floats, together: bool) -> tuple[float, int]:
-    """From one number a run. `together`: run by run, for what one turn does to both drops out of their difference."""
-    if together:
-        return math.sqrt(float(np.var(b - a, ddof=1)) / len(a)), len(a) - 1
+def _together(a: Floats, b: Floats, times: bool) -> tuple[float, int]:
+    """From one number a run, turn by turn: what a turn does to both sides drops out. `times`: a busy machine makes all
+    so many times slower, so the spread is that of the ratios, at the geometric mean of both sides.
+    """
+    n = len(a)
+    if times and min(a.min(), b.min()) > 0:
+        ratios = np.log(b / a)
+        return math.sqrt(float(np.var(ratios, ddof=1)) / n) * math.exp(float(np.log(a * b).mean()) / 2), n - 1
+    return math.sqrt(float(np.var(b - a, ddof=1)) / n), n - 1
+
+
+def _apart(a: Floats, b: Floats) -> tuple[float, int]:
+    """From one number a run, each side by itself."""
     return math.sqrt(sum(float(np.var(v, ddof=1)) / len(v) for v in (a, b))), len(a) + len(b) - 2
 
 
