@@ -73,7 +73,7 @@ def result(
     return _result(str(folder), stamp_of(folder), key, rule, share, targets)
 
 
-@st.cache_resource(max_entries=24, show_spinner=False)
+@st.cache_resource(max_entries=12, show_spinner=False)
 def _result(
     folder: str,
     stamp: tuple[int, int],

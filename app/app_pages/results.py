@@ -3,7 +3,7 @@
 import streamlit as st
 
 from app import brush, cache, cell_parts, closer_parts, isolation_parts, jobs, links, quick_check, result_parts, ui
-from app.data import all_sweeps, is_sample, result_of
+from app.data import all_sweeps, is_sample
 from app.views import cells as c
 from app.views.frontier import frontier_figure
 from app.views.verdict import flat_facts, origin_note, verdict
@@ -73,7 +73,7 @@ picture, promised = st.columns([2, 1], gap="large")
 with promised:
     ui.say(w.text("What was promised"), level=3)
     targets, rule, wanted = result_parts.promises(prepared, chosen.sweep_id, w)
-result = result_of(prepared, chosen.folder, targets=targets, rule=rule, share_target=wanted)
+result = cache.result(chosen.folder, targets, rule, wanted)
 said, pick, dark = verdict(result, w), c.chosen_cell(result), ui.dark()
 
 short = quick_check.sentence(c.cells_of(result), w) if is_quick_check(prepared.config) else None
