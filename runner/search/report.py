@@ -166,14 +166,16 @@ def _verification(race: Race, ended: Sequence[Ended], points: Sequence[Point], c
     if rival is None or lane is None:
         return told
     both = sorted(chosen.met_by_request.keys() & rival.met_by_request.keys())
-    pairs = len({repeat for repeat, _, _ in both if repeat >= race.most_rounds})
-    if not pairs:
+    repeats = {repeat for repeat, _, _ in both}
+    pairs = sum(1 for repeat in repeats if repeat >= race.most_rounds)
+    out = rival.overload and not chosen.overload  # the rounds that chose the winner are proof enough of that
+    if not pairs and not (out and repeats):
         return told
     a, b = (np.array([p.met_by_request[k] for k in both], dtype=bool) for p in (chosen, rival))
     mean, low, high = paired_shares(a, b, max(chosen.share.deff, rival.share.deff))
     verdict = "better" if low > 0 else "worse" if high < 0 else "noise"
-    if rival.overload and not chosen.overload and mean > 0:
-        verdict = "overloaded"
+    if out and mean > 0:
+        verdict, pairs = "overloaded", len(repeats)
     told |= {"share": float(a.mean()), "share_against": float(b.mean())}
     return {**told, "pairs": pairs, "difference": mean, "low": low, "high": high, "verdict": verdict}
 

@@ -22,7 +22,7 @@ from storage.side_files import ask, read_lines, read_state
 from tests.support.small_sweeps import quick_config, quick_raw, write_toml
 
 RUN = {"duration_s": 6, "warmup_s": 1, "drain_s": 2}
-GRID = {"max_num_seqs": [1, 4], "request_rate": [40.0, 80.0]}
+GRID = {"max_num_seqs": [1, 4], "request_rate": [40.0, 120.0]}
 Result = dict[str, Any]
 
 
@@ -54,7 +54,7 @@ def rates(data: Path) -> tuple[Path, Result]:
 
 @pytest.fixture(scope="module")
 def within(data: Path) -> tuple[Path, Result]:
-    return searched(data, budget="60s")
+    return searched(data, budget="90s")
 
 
 def test_each_setting_gets_its_largest_rate(rates: tuple[Path, Result]) -> None:
@@ -113,7 +113,7 @@ def test_a_killed_search_goes_the_way_it_would_have_gone(
 
 def test_a_stopped_search_within_a_time_goes_on(data: Path, within: tuple[Path, Result]) -> None:
     """Stopped after three cells and resumed it ends where the uninterrupted one did."""
-    config = for_virtual_time(quick_config(grid=GRID, run={**RUN, "budget": "60s"}))
+    config = for_virtual_time(quick_config(grid=GRID, run={**RUN, "budget": "90s"}))
     sweep_id = enqueue(data, config, "test", simulated=True)
     folder = sweep_folder(data, sweep_id)
     asked = []
@@ -129,16 +129,16 @@ def test_a_stopped_search_within_a_time_goes_on(data: Path, within: tuple[Path, 
 
 
 def test_the_better_setting_is_found_and_verified(within: tuple[Path, Result]) -> None:
-    """Four seats bear 80 requests a second and one does not: said with the pairs, the time used and the grid's."""
+    """Four seats bear 120 requests a second and one does not: said with the pairs, the time used and the grid's."""
     _, result = within
     assert result["choice"]["setting"] == {"max_num_seqs": 4}
     told = result["budget"]
-    assert told["budget_s"] == 60
-    assert told["used_s"] <= 60
-    assert told["left_s"] == pytest.approx(60 - told["used_s"])
+    assert told["budget_s"] == 90
+    assert told["used_s"] <= 90
+    assert told["left_s"] == pytest.approx(90 - told["used_s"])
     assert (told["settings"], told["tried"]) == (2, 2)
     assert told["verification"]["against"] == {"max_num_seqs": 1}
-    assert told["verification"]["verdict"] in ("better", "overloaded")
+    assert told["verification"]["verdict"] == "overloaded"
     assert told["verification"]["share"] > told["verification"]["share_against"]
     kinds = [r["kind"] for r in told["rounds"]]
     assert kinds == sorted(kinds)
@@ -168,7 +168,8 @@ def test_the_command_line_refuses_what_is_no_search(tmp_path: Path, capsys: pyte
 
 
 def test_a_measured_search_runs_in_real_time_and_resumes(tmp_path: Path) -> None:
-    """The built-in engine over HTTP: stopped after two probes and resumed, no probe is measured twice."""
+    """The built-in engine over HTTP: stopped after two probes and resumed, no probe is measured twice, and a line of
+    cells.jsonl that a kill had lost is there again."""
     data = open_data_folder(tmp_path / "data")
     run = {"duration_s": 0.8, "warmup_s": 0.1, "drain_s": 1.0, "find_rate": True, "share_target": 0.8}
     raw = quick_raw(grid={"max_num_seqs": [2], "request_rate": [60.0]}, run=run)
@@ -188,10 +189,12 @@ def test_a_measured_search_runs_in_real_time_and_resumes(tmp_path: Path) -> None
     finished = first[first["status"] == "ok"]
     assert len(finished) == 2
     assert all(eta is None or eta > 0 for _, _, eta in totals)
+    (folder / "cells.jsonl").write_text((folder / "cells.jsonl").read_text().splitlines(keepends=True)[0])
     assert run_one(data, sweep_id, lambda _: None) == "done"
     cells = read_sweep(folder).cells
     assert list(cells["cell"]) == list(range(len(cells)))
     assert list(cells["started_unix_ns"])[:2] == list(finished["started_unix_ns"])
+    assert sorted(line["cell"] for line in read_lines(folder, "cells.jsonl")) == list(range(len(cells)))
     (told,) = build_result(read_sweep(folder))["max_rates"]
     assert told["probes"] == len(cells) > 2
     assert told["outcome"] in ("found", "wide", "ill_defined", "above", "below")
