@@ -59,6 +59,7 @@ def _sample(folder: Path) -> SweepSummary:
         cells_total=int(state.get("cells_total") or 0),
         cells_done=int(state.get("cells_done") or 0),
         verdict=state.get("verdict"),
+        brief=state.get("brief") if isinstance(state.get("brief"), dict) else None,
         simulated=sweep.get("simulated") is True,
         folder=folder,
     )
