@@ -1,5 +1,6 @@
 """Measured and predicted points beside each other, and what is said of how far a prediction may be off."""
 
+from functools import lru_cache
 from typing import Any
 
 from app.views.predicted import (
@@ -12,7 +13,14 @@ from app.views.predicted import (
     predicted_rows,
     signed_share,
 )
-from tests.app.views.made_up import HOSTILE, made_up_result
+from runner.analysis.result import build_result
+from tests.app.views.made_up import HOSTILE, made_up_tables
+
+
+@lru_cache
+def made_up_result() -> dict[str, Any]:
+    """Three settings at two rates; the last setting failed."""
+    return build_result(made_up_tables((2, 8, 32), (256,), (1.0, 2.0)))
 
 
 def shifted(result: dict[str, Any], by: float) -> dict[str, Any]:
@@ -26,11 +34,11 @@ def test_each_prediction_is_joined_to_its_own_measured_point() -> None:
     """One dotted piece a cell, from measured to predicted; the failed cells of the sweep have neither."""
     measured = made_up_result()
     pairs = pairs_of(measured, shifted(measured, 1.1))
-    assert len(pairs) == 28  # 32 cells, 4 of which failed
+    assert len(pairs) == 4
     assert all(a["cell"] == b["cell"] for a, b in pairs)
     figure = predicted_figure(measured, {"model": shifted(measured, 1.1)})
     joint = next(t for t in figure.data if t.meta["role"] == "joint")
-    assert len(joint.x) == 3 * 28
+    assert len(joint.x) == 3 * 4
     assert joint.x[1] == pairs[0][0]["output_tok_per_s"] * 1.1
     assert joint.x[2] is None
 
