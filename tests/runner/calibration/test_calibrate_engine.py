@@ -16,8 +16,8 @@ TRUE = CostModel(a=8.0, b=0.1, c=0.5, d=1e-3)
 
 def test_the_command_recovers_an_engine_s_costs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """What the network, both processes and busy neighbours add is there in every iteration, a millisecond or two of
-    nine; per prompt token it cancels out: 1024 tokens against 32 are 100 ms that nothing else explains. The bounds leave
-    room for a machine that does much else: exact is the test in virtual time.
+    nine; per prompt token it cancels out: 1024 tokens against 32 are 100 ms that nothing else explains. The bounds
+    leave room for a machine that does much else: exact is the test in virtual time.
     """
     profile = tmp_path / "engine.toml"
     cost = ",".join(f"{k}={getattr(TRUE, k)}" for k in "abcd")
