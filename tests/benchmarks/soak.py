@@ -5,7 +5,8 @@
 Round after round ten tabs press Demo sweep at the same moment; while that sweep runs, one browser watches it live,
 another walks through the pages and back, and tabs are reloaded in storms before they have loaded. At the end there has
 to be one sweep a round, each with all of its cells and requests, never two at once, one worker, and a dashboard whose
-memory does not grow (judged from ten minutes on). Prints one JSON object; exit code 1 when something of that does not hold.
+memory does not grow (judged from ten minutes on). Prints one JSON object; exit code 1 when something of that does not
+hold.
 """
 
 import argparse
