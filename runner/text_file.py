@@ -22,6 +22,8 @@ def read_text(path: Path, most_bytes: int, *, regular: bool = False) -> str:
         return data.decode("utf-8-sig")
     except FileNotFoundError:
         raise
+    except NotADirectoryError as e:  # below a file there is none either
+        raise FileNotFoundError(e.errno, e.strerror) from None
     except OSError as e:
         raise Unreadable(e.strerror or str(e)) from None
     except UnicodeDecodeError:

@@ -3,6 +3,11 @@
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+# no time limit for an example: on a busy machine it would judge the machine
+settings.register_profile("goodput", deadline=None)
+settings.load_profile("goodput")
 
 _HERE = Path(__file__).parent
 # what loads a server in real time: one of them at a time, begun first, beside all the other tests

@@ -36,7 +36,7 @@ JSON = st.recursive(
     max_leaves=8,
 )
 OBJECTS = st.lists(st.dictionaries(st.text(), JSON, max_size=4), max_size=12)
-quick = settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+quick = settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 def me(**more: object) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from runner.analysis.compare import compare
@@ -268,7 +268,6 @@ def test_a_family_of_differences_is_adjusted_promises_apart_from_the_rest() -> N
     assert [d.p_adjusted for d in apart] == [0.03, 0.002]
 
 
-@settings(deadline=None)
 @given(st.lists(st.floats(0, 1000), min_size=1, max_size=200), st.integers(1, 6))
 def test_a_percentile_under_even_weights_is_the_nearest_rank(values: list[float], sections: int) -> None:
     """Reading percentiles from counted steps gives the very value that a sort would, for both percentiles."""

@@ -182,7 +182,7 @@ def test_streams_between_first_and_last_token() -> None:
     assert streams(rows.iloc[:0], 0, 10 * SECOND) == {"streams_mean": 0.0, "streams_max": 0}
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(st.tuples(st.integers(0, 50), st.integers(0, 50)), max_size=20))
 def test_concurrency_equals_counting_every_instant(spans: list[tuple[int, int]]) -> None:
     """Mean and maximum over [10, 40) equal a count at each unit of time."""

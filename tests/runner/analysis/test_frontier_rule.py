@@ -48,7 +48,7 @@ def test_no_cells_no_frontier() -> None:
     assert sustainable_load([], 0.9) is None
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), min_size=1, max_size=30))
 def test_frontier_is_exactly_the_non_dominated_points(points: list[tuple[int, int]]) -> None:
     """Equal to the definition checked pair by pair."""
@@ -92,7 +92,7 @@ def test_the_chance_of_being_on_the_frontier_counts_the_draws() -> None:
     assert frontier_chances(tokens, goodput).tolist() == [0.75, 0.75, 0.0]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), min_size=1, max_size=12))
 def test_one_draw_is_the_frontier_itself(points: list[tuple[int, int]]) -> None:
     """With a single draw a chance is 1 for exactly the points of `frontier`, equals included."""

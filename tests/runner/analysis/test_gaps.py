@@ -51,7 +51,7 @@ def test_p99_is_the_largest_gap_up_to_99_gaps_and_then_one_may_stall() -> None:
         assert gap_sums(frame([list(range(n * 1000, 0, -1000))])).p99_ms.tolist() == [expected]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.lists(MICROS, min_size=1, max_size=6))
 def test_p99_is_the_least_gap_that_99_percent_do_not_exceed(deltas: list[list[int]]) -> None:
     """At least 99 % of a request's own gaps are at or below its P99 gap, and fewer are below any smaller gap."""
@@ -64,7 +64,7 @@ def test_p99_is_the_least_gap_that_99_percent_do_not_exceed(deltas: list[list[in
         assert p99 == least / 1000
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.lists(MICROS, min_size=1, max_size=5))
 def test_elapsed_is_the_running_sum_within_a_request(deltas: list[list[int]]) -> None:
     """elapsed_us starts anew with each request."""
@@ -96,7 +96,7 @@ def test_blocks_hold_few_gaps_and_every_row_once(monkeypatch: pytest.MonkeyPatch
         np.testing.assert_array_equal(getattr(whole, name), getattr(at_once, name))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.lists(st.tuples(MICROS, st.booleans()), max_size=6))
 def test_a_part_of_the_table_is_the_table_of_the_part(rows: list[tuple[list[int], bool]]) -> None:
     """Choosing rows before flattening or after it is the same."""

@@ -175,7 +175,7 @@ def test_nothing_is_lost_by_leaving_out_quick_answers(
     assert judged.gap_ok["deadline"].tolist() == (~(behind > (t1 - ttft) * 1e6 + 0.5)).tolist()
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(REQUESTS)
 def test_rules_imply_one_another(requests: list[tuple[float, list[float]]]) -> None:
     """every_gap implies all others; deadline implies fluidity; TTFT binds all."""
@@ -187,7 +187,7 @@ def test_rules_imply_one_another(requests: list[tuple[float, list[float]]]) -> N
         assert ttft <= TARGET.ttft_ms or not holds
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(REQUESTS)
 def test_looser_targets_never_turn_met_into_missed(requests: list[tuple[float, list[float]]]) -> None:
     """Whatever meets a target under a rule meets it with both targets twice as long."""

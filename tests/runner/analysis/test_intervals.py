@@ -33,7 +33,7 @@ def test_a_design_effect_is_a_smaller_sample() -> None:
     assert wilson(90, 100, deff=4.0) == pytest.approx(wilson(22.5, 25))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.integers(1, 10_000).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))), st.floats(0.1, 100))
 def test_the_interval_holds_the_share_and_stays_in_the_unit(k_n: tuple[int, int], deff: float) -> None:
     """0 <= low <= k/n <= high <= 1, whatever the design effect."""

@@ -52,7 +52,7 @@ def test_interval_covers_the_truth_as_often_as_it_says() -> None:
     assert np.mean([f is not None and f[0] <= 0.9 <= f[1] for f in found]) >= 0.94
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.lists(st.floats(-1e6, 1e6), min_size=368, max_size=500))
 def test_percentiles_are_observed_ordered_and_inside_their_interval(values: list[float]) -> None:
     """Each percentile is one of the values, they rise with q, and each lies within its own interval."""
@@ -124,7 +124,7 @@ def test_equal_values_have_no_width() -> None:
     assert found["needs"] == {}
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.lists(st.floats(0, 1e6), min_size=6, max_size=500))
 def test_each_percentile_lies_between_its_sides(values: list[float]) -> None:
     """In any order of arrival; an open side is named with what would close it, a closed level is not."""

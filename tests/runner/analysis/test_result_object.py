@@ -372,7 +372,7 @@ REQUESTS = st.lists(
 )
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(REQUESTS)
 def test_what_holds_for_any_sweep(rows: list[tuple[Any, ...]]) -> None:
     """Sums add up in every cell and class, shares lie in their interval, rules are ordered, JSON is strict."""

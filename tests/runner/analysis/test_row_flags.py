@@ -30,7 +30,7 @@ CHANGES = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(CHANGES, min_size=1, max_size=12))
 def test_row_flags_agree_with_request_flags(changes: list[dict[str, Any]]) -> None:
     """Whatever a request looks like, both ways of flagging give the same words."""

@@ -38,7 +38,7 @@ def test_independent_values_are_rarely_called_drifting() -> None:
         assert np.mean([no_steady_state(rng.exponential(1.0, n)) for _ in range(500)]) < most
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.lists(st.integers(0, 50), min_size=100, max_size=300))
 def test_the_cut_is_that_of_the_formula(values: list[int]) -> None:
     """White's rule term by term: of all cuts d up to half of the m batch means the one with the smallest

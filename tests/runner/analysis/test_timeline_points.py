@@ -36,7 +36,7 @@ def test_an_empty_cell_has_one_empty_second() -> None:
     assert math.isnan(found["gap_p95_ms"][0])
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.lists(st.floats(0, 1e6), max_size=400))
 def test_ecdf_is_bounded_rising_and_true(values: list[float]) -> None:
     """At most 120 points, both ends included, and each share is that of the values up to its value."""

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from runner.load.arrivals import Process, arrival_offsets_ns, random_stream
@@ -33,7 +33,6 @@ def test_a_rate_too_low_for_the_run_sends_nothing(process: Process, rate: float)
 
 
 @pytest.mark.parametrize("process", PROCESSES)
-@settings(deadline=None)
 @given(rate=st.floats(0.05, 300), seed=st.integers(-3, 2**64), total_s=st.floats(0.1, 20))
 def test_offsets_ascend_inside_the_run(process: Process, rate: float, seed: int, total_s: float):
     """Offsets never go back, start at or after 0 and end before the total."""
@@ -43,7 +42,6 @@ def test_offsets_ascend_inside_the_run(process: Process, rate: float, seed: int,
 
 
 @pytest.mark.parametrize("process", PROCESSES)
-@settings(deadline=None)
 @given(rate=st.floats(0.1, 100), factor=st.floats(1.01, 20), seed=st.integers(0, 1000))
 def test_rates_share_one_relative_trace(process: Process, rate: float, factor: float, seed: int):
     """The k-th offset times its rate is the same at every rate, to the rounding of half a nanosecond."""
@@ -54,7 +52,6 @@ def test_rates_share_one_relative_trace(process: Process, rate: float, factor: f
 
 
 @pytest.mark.parametrize("process", PROCESSES)
-@settings(deadline=None)
 @given(seed=st.integers(0, 1000), more_s=st.floats(0, 200))
 def test_more_time_only_appends(process: Process, seed: int, more_s: float):
     """A longer run begins with exactly the shorter run's arrivals, also across blocks of draws."""

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from runner.config import Length, SweepConfig
@@ -76,7 +76,6 @@ def test_a_recorded_trace_brings_its_own_tokens() -> None:
     assert expected_events_per_s(trace, {}) == 0
 
 
-@settings(deadline=None)
 @given(rate=st.floats(0.1, 1e5), cores=st.integers(1, 64))
 def test_processes_are_enough_but_never_more_than_cores(rate: float, cores: int) -> None:
     """At least one, at most one a core; none of them above its share unless the cores run out."""

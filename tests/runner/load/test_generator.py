@@ -302,7 +302,7 @@ requests = st.lists(
 )
 
 
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(
     requests=requests,
     caps=st.dictionaries(st.sampled_from(["chat", "rag", "bulk"]), st.integers(1, 4)),

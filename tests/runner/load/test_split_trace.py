@@ -20,7 +20,7 @@ def drawn(closed: list[int], seed: int) -> Trace:
     return build_trace(classes(closed), {}, 3.0, seed, salt=5)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(closed=st.lists(st.integers(1, 9), max_size=3), parts=st.integers(1, 6), seed=st.integers(0, 9))
 def test_shares_together_are_the_trace(closed: list[int], parts: int, seed: int) -> None:
     """Every open-loop request is in one share, unchanged and in order; workers add up, as even as can be."""
@@ -39,7 +39,7 @@ def test_shares_together_are_the_trace(closed: list[int], parts: int, seed: int)
         assert max(workers) - min(workers) <= 1
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(closed=st.lists(st.integers(1, 9), min_size=1, max_size=3), parts=st.integers(1, 6), seed=st.integers(0, 9))
 def test_closed_shares_take_turns_in_one_sequence(closed: list[int], parts: int, seed: int) -> None:
     """The first requests of all shares are the first ones of the whole loop: numbers, lengths and prompts alike."""

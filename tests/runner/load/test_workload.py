@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from runner.config import RequestClass
@@ -62,7 +62,6 @@ def test_requests_are_numbered_by_arrival_and_keep_their_class_index():
         assert {s.priority for s in own} == {priority}
 
 
-@settings(deadline=None)
 @given(seed=st.integers(0, 10_000), rate=st.floats(0.5, 20), factor=st.floats(1, 8))
 def test_lengths_follow_the_index_at_every_rate(seed: int, rate: float, factor: float):
     """The i-th request of a class has the same lengths whatever the rate."""
@@ -74,7 +73,6 @@ def test_lengths_follow_the_index_at_every_rate(seed: int, rate: float, factor: 
     ]
 
 
-@settings(deadline=None)
 @given(seed=st.integers(0, 10_000))
 def test_adding_a_class_changes_no_other(seed: int):
     """A class's arrivals, lengths and prompts are its own: a new class beside it leaves them as they were."""
@@ -217,7 +215,6 @@ def test_in_flight_caps_from_grid_go_first():
     assert in_flight_caps(classes, {"bulk_max_in_flight": 0}) == {"bulk": 0, "rag": 3}
 
 
-@settings(deadline=None)
 @given(
     tokens=st.integers(1, 3000), key=st.integers(0, 2**64 - 1), per_word=st.floats(0.5, 3), overhead=st.floats(0, 60)
 )
@@ -229,7 +226,6 @@ def test_prompt_has_the_words_that_make_the_tokens(tokens: int, key: int, per_wo
     assert set(words) <= set(WORDS)
 
 
-@settings(deadline=None)
 @given(key=st.integers(0, 2**64 - 1))
 def test_first_words_spell_the_key(key: int):
     """The first 8 words give the 64-bit key back, so two keys never have the same beginning."""

@@ -43,7 +43,7 @@ COST = CostModel(a=10, b=1, c=2, d=0.5, e=0.25)
 COMMON_PREFIX = (1, 2, 3)
 PAGED = ("vllm_v0", "vllm_v1", "sarathi", "distserve")
 every_scheduler = pytest.mark.parametrize("scheduler", list(SCHEDULERS))
-few = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
+few = settings(max_examples=40, suppress_health_check=[HealthCheck.filter_too_much])
 
 
 def arrivals_of(

@@ -99,7 +99,7 @@ KNOBS = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=80, deadline=None, derandomize=True)
+@settings(max_examples=80, derandomize=True)
 @given(
     scheduler=st.sampled_from(sorted(SCHEDULERS)),
     policy=st.sampled_from(["fcfs", "priority"]),
