@@ -30,7 +30,6 @@ ENV PATH=/opt/goodput-lab/.venv/bin:$PATH \
     HOME=/tmp \
     PYTHONDONTWRITEBYTECODE=1 \
     PYTHONUNBUFFERED=1 \
-    MALLOC_ARENA_MAX=2 \
     GOODPUT_DATA=/data \
     GOODPUT_HOST=0.0.0.0 \
     GOODPUT_PORT=8501
