@@ -21,4 +21,7 @@ pages = [
 st.html(f"<style>{(Path(__file__).with_name('pages.css')).read_text(encoding='utf-8')}</style>")
 page = st.navigation(pages, position="top")
 jobs.ensure_worker(ui.data_dir())
-page.run()
+try:
+    page.run()
+finally:  # also below a page that has ended early
+    ui.language_switch()

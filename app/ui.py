@@ -12,7 +12,7 @@ import plotly.graph_objects as go
 import streamlit as st
 
 from app.data import all_sweeps, find_folder
-from app.words import Words, load_words
+from app.words import LANGUAGES, Words, load_words
 from runner.errors import ConfigError
 from storage.data_folder import default_data_folder
 from storage.errors import GoodputError
@@ -37,8 +37,18 @@ def data_dir() -> Path:
 
 
 def words() -> Words:
-    """The words of the visitor's browser language; English where we have no catalogue."""
-    return _words((st.context.locale or "en").split("-")[0])
+    """The words of the language that was chosen on the page, else by `?lang=`, else by the browser; else English."""
+    asked = st.session_state.get("lang") or st.query_params.get("lang") or st.context.locale or "en"
+    lang = str(asked).split("-")[0].lower()
+    return _words(lang if lang in LANGUAGES else "en")
+
+
+def language_switch() -> None:
+    """The last line of every page."""
+    w = words()
+    st.session_state.setdefault("lang", w.lang)
+    with st.container(horizontal=True, horizontal_alignment="right"):
+        st.selectbox(w.text("Language"), list(LANGUAGES), format_func=LANGUAGES.__getitem__, key="lang", width=160)
 
 
 @lru_cache

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 DOMAIN = "goodput"
+LANGUAGES = {"en": "English", "ko": "한국어", "pl": "Polski"}  # those with a complete catalogue, by their own names
 NOTHING = "–"  # shown for a number that does not exist; never 0
 _SEPARATORS = {"pl": (",", "\u00a0"), "de": (",", "."), "fr": (",", "\u202f")}  # decimal mark, thousands mark
 
