@@ -7,16 +7,17 @@ from pathlib import Path
 import pytest
 
 from app.cli import parser
-from runner.config import parse_sweep
+from runner.config import SweepConfig, parse_sweep
 from runner.estimate import sweep_seconds
 from runner.plan import count_cells, plan_cells
+from runner.saved_backends import check_backend
 from runner.sweep_file import load_sweep
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 COMMANDS = (
     "run", "resume", "continue", "list", "show", "delete", "report", "probe", "discover", "engine", "simulate",
-    "bench-client", "runner",
+    "bench-client", "runner", "compare", "export", "import", "isolate", "calibrate",
 )  # fmt: skip
 
 
@@ -29,10 +30,13 @@ def test_every_link_of_the_readme_leads_to_a_file() -> None:
 
 def test_the_sweep_file_of_the_readme_is_valid() -> None:
     """What people copy from the README passes the same check as their own file; a single table takes the place of the
-    whole file's."""
+    whole file's, and what is no part of a sweep file is a file of saved servers."""
     whole, *parts = [tomllib.loads(block) for block in re.findall(r"```toml\n(.*?)```", README, re.S)]
-    for part in ({}, *parts):
+    for part in ({}, *(part for part in parts if part.keys() <= SweepConfig.model_fields.keys())):
         assert count_cells(parse_sweep({**whole, **part}, "README")) > 0
+    for part in parts:
+        for name, table in part.items():
+            assert name in SweepConfig.model_fields or check_backend(name, table)
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "sample_data").glob("*.toml")), ids=lambda p: p.name)
