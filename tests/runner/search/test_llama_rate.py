@@ -21,11 +21,12 @@ FLAGS = ("--metrics", "--no-cache-prompt", "-c", "4096", "-np", "{max_num_seqs}"
 @pytest.mark.skipif(
     not llama_installed() and not os.environ.get("CI"), reason="xllamacpp is not installed (make test installs it)"
 )
-def test_people_at_once_that_a_real_server_bears(tmp_path: Path) -> None:
+def test_people_at_once_that_a_real_server_bears(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One slot for answers of 64 tokens: of many people at once most wait longer than the target of the first token.
 
     How many one slot bears depends on the machine; that the search ends, says so, and started its server once does not.
     """
+    monkeypatch.setattr("runner.search.rate.MOST_PROBES", 5)
     port = free_port()
     chat = {"name": "chat", "weight": 1, "prompt_tokens": 24, "output_tokens": 64}
     config = parse_sweep(
@@ -46,7 +47,7 @@ def test_people_at_once_that_a_real_server_bears(tmp_path: Path) -> None:
     result = build_result(read_sweep(folder))
     (told,) = result["max_rates"]
     assert told["axis"] == "max_concurrency"
-    assert told["probes"] == len(result["cells"]) <= 10
+    assert told["probes"] == len(result["cells"]) <= 5
     assert told["outcome"] in ("found", "wide", "ill_defined", "below", "above")
     assert told["load"] is None or 1 <= told["load"] <= 4096
     levels = [c["load"]["max_concurrency"] for c in result["cells"]]

@@ -167,9 +167,10 @@ def test_the_command_line_refuses_what_is_no_search(tmp_path: Path, capsys: pyte
         main(["simulate", str(sweep), "--budget", "20m", "--find-rate", "--data", data])
 
 
-def test_a_measured_search_runs_in_real_time_and_resumes(tmp_path: Path) -> None:
+def test_a_measured_search_runs_in_real_time_and_resumes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The built-in engine over HTTP: stopped after two probes and resumed, no probe is measured twice, and a line of
     cells.jsonl that a kill had lost is there again."""
+    monkeypatch.setattr("runner.search.rate.MOST_PROBES", 4)
     data = open_data_folder(tmp_path / "data")
     run = {"duration_s": 0.8, "warmup_s": 0.1, "drain_s": 1.0, "find_rate": True, "share_target": 0.8}
     raw = quick_raw(grid={"max_num_seqs": [2], "request_rate": [60.0]}, run=run)
