@@ -8,7 +8,7 @@ the present setting, in pairs of new arrivals; when the winner does not stand it
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from runner.analysis.intervals import pool
@@ -184,6 +184,12 @@ def _most_goodput(found: Mapping[tuple[int, int], Standing], lane: int, levels: 
     return Bracket(best.level, min((n for n in seen if n > best.level), default=levels))
 
 
+def kept_up_to(found: Iterable[Standing], top: Standing) -> float:
+    """The share that a lane kept at this level and at all below: what one short cell says of it is little."""
+    mine = [s for s in found if s.lane == top.lane and s.level <= top.level]
+    return sum(s.met for s in mine) / max(1, sum(s.judged for s in mine))
+
+
 def narrowed(
     race: Race, alive: Mapping[int, Bracket], before: Sequence[Ended], mine: Sequence[Ended]
 ) -> dict[int, Bracket]:
@@ -205,7 +211,7 @@ def narrowed(
 
     def rank(lane: int) -> tuple[float, ...]:
         own = max((s for (n, _), s in found.items() if n == lane), key=lambda s: (s.keeps, s.score))
-        return (-own.level, own.strain, lane) if own.keeps else (1.0, -own.score, lane)
+        return (-own.level, -kept_up_to(found.values(), own), own.strain) if own.keeps else (1.0, -own.score, lane)
 
     keep = max(FINALISTS, math.ceil(len(alive) / 2))
     return {lane: able[lane] for lane in sorted(working, key=rank)[:keep]}
@@ -229,7 +235,8 @@ def contenders(race: Race, ended: Sequence[Ended]) -> list[Standing]:
     def merit(s: Standing) -> float:
         """Of what is as good as equal, the one that was begun with, and one that does well at other loads too."""
         begun = STICKY if pairs_of(race, ended, s) else 0.0
-        return s.score * (1.0 + begun + STICKY * best[s.lane] / most)
+        kept = kept_up_to(found, s) if s.keeps else 1.0
+        return s.score * kept * (1.0 + begun + STICKY * best[s.lane] / most)
 
     return sorted(out, key=lambda s: (s in tried_enough, -merit(s), s.lane))
 

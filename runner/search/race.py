@@ -19,6 +19,7 @@ from runner.search.lanes import Axis, Lane, axis_of, lanes_of, rarest_rate
 
 LEAST_PART = 1 / 8  # of the file's window: a shorter one says too little
 LEAST_JUDGED = 15  # requests of the rarest class with targets that a window should hold
+GLANCE = 0.5  # a window of less than so much of the file's
 GOES_ON = 0.2  # probability of keeping the targets with which a load is not given up
 GRID = (np.arange(400) + 0.5) / 400
 
@@ -35,6 +36,8 @@ class Standing:
     goodput_per_s: float
     strain: float
     cells: int  # that were measured; 0: foreseen from a higher level
+    met: int = 0
+    judged: int = 0
 
     @property
     def score(self) -> float:
@@ -104,12 +107,20 @@ class Race:
         names = {name for e in good for name in e.shares}
         shares = [pool([e.shares[n] for e in good if n in e.shares]) for n in sorted(names)]
         alpha = self.config.run.share_target
-        failed = len(good) < len(cells) or any(e.overload for e in good)
+        failed = len(good) < len(cells) or any(self.overloaded(e) for e in good)
         keeps = not failed and all((s.value or 0.0) >= alpha for s in shares)
         sure = 0.0 if failed else math.prod(sure_of(s, alpha) for s in shares)
         seconds = sum(e.window_s for e in good)
         goodput = sum(s.met for s in shares) / seconds if seconds else 0.0
-        return Standing(lane, level, failed, keeps, sure, goodput, max(e.strain for e in good), len(cells))
+        total = pool(shares)
+        strain = max(e.strain for e in good)
+        return Standing(lane, level, failed, keeps, sure, goodput, strain, len(cells), total.met, total.judged)
+
+    def overloaded(self, ended: Ended) -> bool:
+        """A glance is too short to see a queue grow: there an overload counts only if targets were missed as well."""
+        alpha = self.config.run.share_target
+        kept = all((s.value or 0.0) >= alpha for s in ended.shares.values())
+        return ended.overload and not (kept and ended.window_s < GLANCE * self.config.run.duration_s)
 
     def cell_s(self, window_s: float, ended: Sequence[Ended]) -> float:
         """Seconds of a cell with that window, without a start; its drain as the longest seen so far."""

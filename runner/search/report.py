@@ -2,18 +2,19 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from runner.analysis.choice import Point, describe_load, describe_setting, percent
+from runner.analysis.choice import Point, describe_load, describe_setting, group_key, percent
 from runner.analysis.intervals import paired_shares
 from runner.config import Slo, SweepConfig
 from runner.estimate import sweep_seconds
 from runner.plan import plan_cells
 from runner.search.ended import Ended, ended_cell
 from runner.search.lanes import Lane
-from runner.search.race import Race, race_of
+from runner.search.race import GLANCE, Race, race_of
 from storage.records import CellRecord
 
 INDICATIVE_S = 3600.0  # a result of less time is a hint, not a proof
@@ -98,6 +99,22 @@ def budget_report(
         "reason_templates": [TEXTS[t] for t in templates],
         "reason_values": values,
     }
+
+
+def sound_points(
+    points: Sequence[Point], config: SweepConfig, rows: Sequence[Mapping[str, Any]], window_s: Mapping[int, float]
+) -> list[Point]:
+    """The points of a search within a time, an overload that only a glance saw left out; others as they are. `window_s`
+    by cell. A window of a few answers is too short to see a queue grow, and one such look would bar a point for good.
+    """
+    if config.run.budget is None:
+        return list(points)
+    long: dict[str, bool] = {}  # whether a point was overloaded in one of its longer windows
+    for row in rows:
+        if window_s.get(row["cell"], 0.0) >= GLANCE * config.run.duration_s:
+            key = group_key(row["setting"], row["load"])
+            long[key] = long.get(key, False) or "overload" in row["flags"]
+    return [replace(p, overload=long.get(group_key(p.setting, p.load), p.overload)) for p in points]
 
 
 def looked_at_enough(points: Sequence[Point], config: SweepConfig, alpha: float) -> list[Point]:
