@@ -20,7 +20,7 @@ from runner.analysis.warnings import MeasurementWarning
 from runner.config import GapRule, Slo, SweepConfig
 from runner.engines.start_line import suggested_line
 from runner.search.max_rates import max_rates
-from runner.search.report import budget_report, looked_at_enough
+from runner.search.report import budget_report, looked_at_enough, sound_points
 from storage.tables import SweepTables
 
 
@@ -57,16 +57,17 @@ def score(
         row |= {"on_frontier": row["cell"] in on_frontier, "on_frontier_probability": likely.get(row["cell"])}
     meta = prepared.tables.meta
     common = rule or common_rule(wanted)
-    points = points_of(prepared, rows, wanted, judged, rule)
+    windows = {facts.cell: facts.window_s or 0.0 for facts in prepared.cells}
+
+    def pointed(by: GapRule | None) -> list[Point]:
+        return sound_points(points_of(prepared, rows, wanted, judged, by), prepared.config, rows, windows)
+
+    points = pointed(rule)
     chosen = choose(looked_at_enough(points, prepared.config, alpha), prepared.config, alpha)
     by_rule = {
         name: chosen
         if name == common
-        else choose(
-            looked_at_enough(points_of(prepared, rows, wanted, judged, name), prepared.config, alpha),
-            prepared.config,
-            alpha,
-        )
+        else choose(looked_at_enough(pointed(name), prepared.config, alpha), prepared.config, alpha)
         for name in RULES
     }
     drift, changes = drift_of(prepared, wanted, judged, rule)
