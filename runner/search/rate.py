@@ -5,6 +5,7 @@ the fit through all probes crosses the target, until that is known to 7 % either
 own (the n-th of each lane the same), so that one lucky trace is not taken for capacity.
 """
 
+import math
 from collections.abc import Sequence
 
 from runner.config import SweepConfig
@@ -84,7 +85,10 @@ def next_level(tried: Sequence[Ended], axis: Axis, alpha: float, guess: float) -
     if found is None or (found.spread <= NARROW and not (axis.whole and found.load < FINE)):
         return None
     aside = found.spread ** (ASIDE if len(tried) % 2 else -ASIDE)  # both sides in turn, or the slope stays unknown
-    level = axis.rounded(min(max(found.load * aside, min(held)), max(missed)))  # beyond, the answer is known
+    level = found.load * aside
+    if not min(held) < level < max(missed):  # there the answer is known: rather halve what is open
+        level = math.sqrt(max((h for h in held if h < min(missed)), default=min(held)) * min(missed))
+    level = axis.rounded(level)
     if not axis.whole:
         return level
     return _next_whole(level, held, missed)
