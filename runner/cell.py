@@ -75,7 +75,7 @@ async def run_cell(plan: PlannedCell, started: CellRecord, measured: Measured, t
     processes = tools.processes(tools.config, plan.load, tools.traces)
     freeze()
     try:
-        await (cell.run_here() if processes == 1 else cell.run_in_workers(processes))
+        await (cell.run_in_workers(processes) if processes else cell.run_here())
     except SettingFailed as failure:
         ending.note(failure)
     finally:

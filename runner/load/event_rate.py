@@ -1,4 +1,4 @@
-"""How many stream events a cell will bring, and how many processes that takes. PURE."""
+"""How many stream events and requests a cell will bring, and how many processes that takes. PURE."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -12,6 +12,9 @@ from runner.load.workload import Z90, in_flight_caps
 # small processors of home servers, three to four times slower, have nothing left for bursts. More processes than
 # needed cost more than they bring.
 LOOP_EVENTS_PER_S = 10_000
+# Each request is a row to be written as well. At 500 a second the thread that writes them held the interpreter so often
+# that one send in a hundred left 2 to 3 ms late; a load process of its own shares only the processor with it.
+APART_FROM_REQUESTS_PER_S = 100.0
 # What a stream of a closed loop is taken to receive. One chat alone may get 100 tokens/s from a home server, but where
 # there are enough streams for this to matter they share the machine.
 STREAM_TOKENS_PER_S = 25.0
@@ -20,13 +23,30 @@ STREAM_TOKENS_PER_S = 25.0
 def load_processes(
     config: SweepConfig, load: Mapping[str, Scalar], cores: int, rows: Mapping[str, Sequence[TraceRow]] | None = None
 ) -> int:
-    """Processes that make a cell's load: enough for its expected events, at most one a core, at least one.
+    """Load processes beside the runner: enough for a cell's expected events, at most one a core; 0: the runner's own
+    event loop, which is enough for most.
 
-    One where a class's running requests are capped: the cap holds for all of them together.
+    Always 0 where a class's running requests are capped: the cap holds for all of them together.
     """
-    if in_flight_caps(config.classes, load):
-        return 1
-    return max(1, min(cores, math.ceil(expected_events_per_s(config, load, rows) / LOOP_EVENTS_PER_S)))
+    if cores == 1 or in_flight_caps(config.classes, load):
+        return 0
+    needed = min(cores, math.ceil(expected_events_per_s(config, load, rows) / LOOP_EVENTS_PER_S))
+    often = _open_requests_per_s(config, load, rows or {}) >= APART_FROM_REQUESTS_PER_S
+    return needed if needed > 1 else int(often)
+
+
+def _open_requests_per_s(
+    config: SweepConfig, load: Mapping[str, Scalar], rows: Mapping[str, Sequence[TraceRow]]
+) -> float:
+    scale = float(load.get("load_scale", 1.0))
+    own = math.fsum(c.rate or 0.0 for c in config.classes)
+    replayed = math.fsum(_trace_requests_per_s(rows.get(c.name, ())) for c in config.classes if c.trace is not None)
+    return float(load.get("request_rate", 0.0)) + scale * (own + replayed)
+
+
+def _trace_requests_per_s(rows: Sequence[TraceRow]) -> float:
+    times = [r.arrival_s for r in rows]
+    return len(times) / max(1.0, max(times) - min(times)) if times else 0.0
 
 
 def expected_events_per_s(

@@ -23,7 +23,7 @@ from runner.load.transport import StampedTransport
 from runner.load.workload import RequestSpec
 from storage.records import ClientSample, RequestRecord
 
-BATCH_S = 0.5
+BATCH_S = 0.1
 
 
 async def work() -> None:

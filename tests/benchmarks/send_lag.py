@@ -1,4 +1,4 @@
-"""How late requests leave in an open loop that one event loop makes: run it on a quiet machine.
+"""How late requests leave in an open loop: run it on a quiet machine.
 
     python -m tests.benchmarks.send_lag [requests_per_s] [seconds]
 
@@ -8,12 +8,10 @@ ends are the work. Prints p50 and p99 of the send lag, and of what had to connec
 
 import sys
 import tempfile
-from functools import partial
 from pathlib import Path
 
 import numpy as np
 
-import runner.sweep
 from runner.analysis.result import build_result
 from runner.queue import enqueue, sweep_folder
 from runner.work import run_one
@@ -24,7 +22,6 @@ from tests.support.paced_sweeps import paced_config
 
 
 def measure(rate: float, seconds: float, connections: str) -> None:
-    runner.sweep.CellTools = partial(runner.sweep.CellTools, processes=lambda *_: 1)  # type: ignore
     with tempfile.TemporaryDirectory() as folder, paced_server(Path(folder), rate=50, ttft_ms=40) as server:
         data = open_data_folder(Path(folder) / "data")
         grid = {"request_rate": [rate]}

@@ -78,25 +78,38 @@ def test_a_recorded_trace_brings_its_own_tokens() -> None:
 
 @given(rate=st.floats(0.1, 1e5), cores=st.integers(1, 64))
 def test_processes_are_enough_but_never_more_than_cores(rate: float, cores: int) -> None:
-    """At least one, at most one a core; none of them above its share unless the cores run out."""
+    """At most one a core, none above its share unless the cores run out; none where the runner's own loop will do."""
     c = config({"weight": 1}, request_rate=[rate])
-    count = load_processes(c, {"request_rate": rate}, cores)
-    assert 1 <= count <= cores
+    processes = load_processes(c, {"request_rate": rate}, cores)
+    assert 0 <= processes <= cores
+    count = max(1, processes)
     assert count == cores or count * LOOP_EVENTS_PER_S >= rate * 100 * 0.999999
     assert count == 1 or (count - 1) * LOOP_EVENTS_PER_S < rate * 100 * 1.000001
 
 
-def test_a_cap_on_running_requests_keeps_one_process() -> None:
-    """A cap holds for the whole cell, so that one process must see all of its requests."""
+def test_a_cap_on_running_requests_keeps_them_in_the_runner() -> None:
+    """A cap holds for the whole cell, so that one loop must see all of its requests."""
     load = {"request_rate": 1e4}
     assert load_processes(config({"weight": 1}, request_rate=[1e4]), load, 8) == 8
-    assert load_processes(config({"weight": 1, "max_in_flight": 5}, request_rate=[1e4]), load, 8) == 1
+    assert load_processes(config({"weight": 1, "max_in_flight": 5}, request_rate=[1e4]), load, 8) == 0
     capped = config({"weight": 1}, request_rate=[1e4], c0_max_in_flight=[5])
-    assert load_processes(capped, {**load, "c0_max_in_flight": 5}, 8) == 1
+    assert load_processes(capped, {**load, "c0_max_in_flight": 5}, 8) == 0
 
 
 def test_the_loads_one_loop_was_shown_to_carry_stay_in_one() -> None:
-    """256 closed streams, and 100 requests/s of 100 tokens, need no second process; 1,024 streams do."""
-    assert load_processes(config({"closed": {"concurrency": 256}}), {}, 8) == 1
-    assert load_processes(config({"weight": 1}, request_rate=[100.0]), {"request_rate": 100.0}, 8) == 1
+    """256 closed streams, and 99 requests/s of 100 tokens, need no process of their own; 1,024 streams need three."""
+    assert load_processes(config({"closed": {"concurrency": 256}}), {}, 8) == 0
+    assert load_processes(config({"weight": 1}, request_rate=[99.0]), {"request_rate": 99.0}, 8) == 0
     assert load_processes(config({"closed": {"concurrency": 1024}}), {}, 8) == 3
+
+
+def test_many_requests_a_second_are_sent_by_a_process_of_their_own() -> None:
+    """From 100 a second on, however short their answers: those who write the rows would make the sends late."""
+    short = {"output_tokens": 2}
+    assert load_processes(config({"weight": 1, **short}, request_rate=[100.0]), {"request_rate": 100.0}, 2) == 1
+    assert load_processes(config({"weight": 1, **short}, request_rate=[100.0]), {"request_rate": 100.0}, 1) == 0
+    assert load_processes(config({"rate": 40.0, **short}), {"load_scale": 2.0}, 8) == 0
+    assert load_processes(config({"rate": 40.0, **short}), {"load_scale": 2.5}, 8) == 1
+    rows = {"c0": [TraceRow(i / 100, 5, 2) for i in range(1001)]}
+    assert load_processes(config({"trace": "x.csv", **short}), {}, 8, rows) == 1
+    assert load_processes(config({"trace": "x.csv", **short}), {"load_scale": 0.5}, 8, rows) == 0
