@@ -91,7 +91,9 @@ def test_the_same_setting_is_noise_and_half_of_the_threads_are_worse(
             again = Turns(data, two, one)
             again.measure(ROUNDS)
             equal = compare(again.before, again.same)
-    if "cant_tell" in (worse["verdict"], equal["verdict"]):
-        pytest.skip(f"the machine is too busy to measure anything: {worse['notes']} {equal['notes']}")
+    if "cant_tell" in (worse["verdict"], equal["verdict"]):  # on so busy a machine nothing can be measured:
+        assert worse["notes"] or equal["notes"]  # that is said,
+        assert not equal["regression"]  # and nothing is blamed on the server
+        return
     assert (worse["verdict"], worse["regression"]) == ("worse", True), worse["points"][0]["metrics"]
     assert (equal["verdict"], equal["regression"]) == ("noise", False), equal["points"][0]["metrics"]
