@@ -8,6 +8,7 @@ own (the n-th of each lane the same), so that one lucky trace is not taken for c
 import math
 from collections.abc import Sequence
 
+from runner.analysis.intervals import Share
 from runner.config import SweepConfig
 from runner.plan import PlannedCell
 from runner.search.ended import Ended
@@ -59,10 +60,20 @@ def fitted(tried: Sequence[Ended], axis: Axis, alpha: float) -> Crossing | None:
 def _points(ended: Ended, level: float, alpha: float, names: set[str]) -> dict[str, Point]:
     if ended.status == "failed" and ended.began:
         return dict.fromkeys(names, (level, 0.0, FEW))
-    found = {n: (level, s.met / s.judged, s.judged / s.deff) for n, s in ended.shares.items() if s.judged}
+    found = {n: (level, s.met / s.judged, _weight(s, alpha)) for n, s in ended.shares.items() if s.judged}
     if ended.overload and keeps_share(ended, alpha):  # the queue grew: a longer run would have missed
         return {n: (level, alpha / 2, min(FEW, n_eff)) for n, (_, _, n_eff) in found.items()}
     return found
+
+
+def _weight(share: Share, alpha: float) -> float:
+    """Effective requests. Where the queue grows or drains through the window the design effect says nothing about how
+    the share would vary: a plain miss, with twice the misses of a share at the target, and a plain pass, with a
+    quarter of them, count for a few at least.
+    """
+    n_eff, misses, allowed = share.judged / share.deff, share.judged - share.met, (1.0 - alpha) * share.judged
+    plain = misses >= 2 * allowed or misses <= allowed / 4
+    return max(n_eff, min(share.judged, FEW)) if plain else n_eff
 
 
 def keeps_share(ended: Ended, alpha: float) -> bool:

@@ -120,6 +120,19 @@ def test_a_queue_that_grows_is_no_pass_whatever_the_share_says() -> None:
     assert told(found, cells)["load"] == pytest.approx(3.0, rel=0.2)
 
 
+def test_a_growing_queue_is_evidence_however_bunched_its_misses() -> None:
+    """All of 600 requests missed in one long trend, a design effect of 500: still a miss, and the limit is found."""
+    found = config()
+
+    def answer(plan: PlannedCell) -> Ended:
+        share = logistic_share(float(plan.load["request_rate"]), 3.0, 30.0)
+        return ended(found, plan, share, deff=500.0 if share < 0.5 else 2.0)
+
+    told_ = told(found, searched(found, next_probe, answer))
+    assert told_["outcome"] == "found"
+    assert told_["low"] <= 3.0 <= told_["high"]
+
+
 def test_a_setting_that_does_not_start_is_left_alone_at_once() -> None:
     """One failed probe, its reason told, and the next setting is searched."""
     found = config({"max_num_seqs": [2, 8], "request_rate": [1.0]})
