@@ -25,6 +25,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="rewrite the golden files with what is made now")
 
 
+@pytest.hookimpl(tryfirst=True)  # xdist reads the groups in the same hook
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """With `-n 2 --dist loadgroup` one worker takes all real-time tests, the other the rest, file after file."""
     items.sort(key=lambda item: not _in_real_time(item.path))
