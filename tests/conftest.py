@@ -4,6 +4,8 @@ from pathlib import Path
 
 import pytest
 from hypothesis import settings
+from xdist.remote import Producer
+from xdist.scheduler import LoadScopeScheduling
 
 # no time limit for an example: on a busy machine it would judge the machine
 settings.register_profile("goodput", deadline=None)
@@ -25,15 +27,23 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="rewrite the golden files with what is made now")
 
 
-@pytest.hookimpl(tryfirst=True)  # xdist reads the groups in the same hook
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """With `-n 2 --dist loadgroup` one worker takes all real-time tests, the other the rest, file after file."""
-    items.sort(key=lambda item: not _in_real_time(item.path))
-    for item in items:
-        group = "real time" if _in_real_time(item.path) else str(item.path)
-        item.add_marker(pytest.mark.xdist_group(group))
+    """What takes longest, the real-time tests, comes first."""
+    items.sort(key=lambda item: not _in_real_time(item.path.relative_to(_HERE)))
 
 
-def _in_real_time(path: Path) -> bool:
-    inside = path.relative_to(_HERE)
-    return inside.parent == Path("runner") or any(inside.is_relative_to(p) for p in _REAL_TIME)
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling:
+    """One worker takes all real-time tests, the other the rest, file after file."""
+    return _ByGroup(config, log)
+
+
+class _ByGroup(LoadScopeScheduling):
+    # not by the mark xdist_group: pytest 9.2 does not show xdist's scheduler the names of the groups
+    def _split_scope(self, nodeid: str) -> str:
+        file = Path(nodeid.partition("::")[0]).relative_to(_HERE.name)
+        return "real time" if _in_real_time(file) else str(file)
+
+
+def _in_real_time(file: Path) -> bool:
+    return file.parent == Path("runner") or any(file.is_relative_to(p) for p in _REAL_TIME)
