@@ -31,7 +31,9 @@ class Course:
         """A cell has ended."""
         if not self._searches:
             self._left = self._left[1:] if self._left and self._left[0].cell == cell else self._left
-        elif ended is not None:
+        elif ended is None:
+            raise ValueError("a search cannot go on from a cell of which it knows nothing")
+        else:
             self._ended.append(ended)
 
     def left(self) -> list[PlannedCell]:

@@ -20,6 +20,7 @@ from runner.analysis.prepare import prepare
 from runner.analysis.result import score, targets_of
 from runner.config import SweepConfig, parse_sweep
 from runner.loop import cell_line
+from runner.plan import is_search
 from runner.search.course import Course
 from runner.search.ended import ended_cell
 from runner.search.race import race_of
@@ -97,7 +98,7 @@ def run(config: SweepConfig) -> tuple[dict[str, Any], float]:
         cells.append(rows.record)
         requests += rows.requests
         engine += rows.engine
-        line = cell_line(meta, rows.record, Rows(rows.requests, rows.engine)) if config.run.budget else None
+        line = cell_line(meta, rows.record, Rows(rows.requests, rows.engine)) if is_search(config) else None
         course.note(left[0].cell, ended_cell(line, targets, rows.record, simulated=True) if line else None)
     result = score(prepare(tables_of(meta, cells, requests, engine, [])))
     race = race_of(config if config.run.budget else with_budget(config, 1e6))
