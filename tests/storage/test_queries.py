@@ -167,7 +167,7 @@ def test_a_sweep_of_an_older_version_is_resumed_with_the_columns_it_lacked(tmp_p
 
 def test_the_recorded_sweep_of_an_older_version_stays_readable() -> None:
     """The sample in the repository was written before the tables grew."""
-    tables = read_sweep(Path(__file__).parents[2] / "sample_data" / "llama_cpp_sweep")
+    tables = read_sweep(Path(__file__).parents[1] / "fixtures" / "version_1_sweep")
     assert tables.meta["schema_version"] == 1
     assert len(tables.engine) > 0
     assert tables.engine["seats"].isna().all()

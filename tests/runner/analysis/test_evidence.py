@@ -12,7 +12,7 @@ from storage.queries import read_sweep
 from storage.records import EngineSample, RequestRecord
 from tests.support.tables import SECOND, make_cell, make_config, make_request, make_tables
 
-SAMPLE = Path(__file__).parents[3] / "sample_data" / "llama_cpp_sweep"
+SAMPLE = Path(__file__).parents[2] / "fixtures" / "version_1_sweep"
 
 
 def samples(n: int = 10, **columns: float) -> list[EngineSample]:
