@@ -7,6 +7,7 @@ import plotly.graph_objects as go
 import streamlit as st
 
 from app import ui
+from app.views import theme
 
 # always there: the box tool stands in the bar
 CONFIG: dict[str, Any] = {**ui.PLOTLY, "modeBarButtonsToRemove": ["lasso2d", "autoScale2d"], "displayModeBar": True}
@@ -18,6 +19,7 @@ def chart(fig: go.Figure, key: str, alt: str, on_select: Callable[[], None], *, 
     With `points` a click is the first thing the figure waits for, and the box is a tool in its bar: Streamlit takes
     no clicks while boxes are drawn.
     """
+    theme.speak(fig, ui.words())
     modes = ["points", "box"] if points else ["box"]
     if not points:
         fig.update_layout(selectdirection="h")

@@ -7,6 +7,7 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
+from app.presets import WORKLOADS
 from runner.analysis.bound import TEXTS as BOUNDS
 from runner.analysis.choice import NO_CHOICE, WHY
 from runner.analysis.choice_notes import NOTES as BESIDE_CHOICE
@@ -16,6 +17,9 @@ from runner.analysis.isolation import TEXTS as ISOLATION
 from runner.analysis.warnings import TEXTS
 from runner.engines.catalogue import KINDS
 from runner.engines.oddity import TEXTS as ODDITIES
+from runner.search.max_rates import OURS
+from runner.search.max_rates import TEXTS as RATES
+from runner.search.report import TEXTS as BUDGETS
 
 APP = Path(__file__).resolve().parent
 TEMPLATE = APP / "locale" / "goodput.pot"
@@ -68,14 +72,18 @@ def render(app: Path = APP) -> str:
         places.setdefault((template,), set()).add("runner/engines/oddity.py")
     for sentence in (s for kind in KINDS.values() for s in (kind.metrics_hint, kind.cannot_know) if s):
         places.setdefault((sentence,), set()).add("runner/engines/catalogue.py")
+    for workload in WORKLOADS.values():
+        places.setdefault((workload.source,), set()).add("app/presets.py")
     for file, texts in (
-        ("choice", [*NO_CHOICE.values(), *WHY.values()]),
-        ("choice_notes", [*BESIDE_CHOICE.values()]),
-        ("compare_texts", [*COMPARISONS.values(), *BESIDE_COMPARISON.values()]),
-        ("isolation", [text for text in ISOLATION.values() if text]),
+        ("analysis/choice", [*NO_CHOICE.values(), *WHY.values()]),
+        ("analysis/choice_notes", [*BESIDE_CHOICE.values()]),
+        ("analysis/compare_texts", [*COMPARISONS.values(), *BESIDE_COMPARISON.values()]),
+        ("analysis/isolation", [text for text in ISOLATION.values() if text]),
+        ("search/max_rates", [*RATES.values(), OURS.strip()]),
+        ("search/report", [*BUDGETS.values()]),
     ):
         for sentence in texts:
-            places.setdefault((sentence,), set()).add(f"runner/analysis/{file}.py")
+            places.setdefault((sentence,), set()).add(f"runner/{file}.py")
     blocks = [HEADER]
     for message, files in sorted(places.items()):
         lines = [f"#: {' '.join(sorted(files))}", f"msgid {_quote(message[0])}"]

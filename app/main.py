@@ -1,5 +1,6 @@
 """The router: the list of pages and what all of them share."""
 
+import contextlib
 from pathlib import Path
 
 import streamlit as st
@@ -21,7 +22,6 @@ pages = [
 st.html(f"<style>{(Path(__file__).with_name('pages.css')).read_text(encoding='utf-8')}</style>")
 page = st.navigation(pages, position="top")
 jobs.ensure_worker(ui.data_dir())
-try:
+with contextlib.suppress(ui.PageEnd):  # the foot also stands below a page that ends early
     page.run()
-finally:  # also below a page that has ended early
-    ui.language_switch()
+ui.language_switch()

@@ -137,7 +137,8 @@ def choice(w: Words) -> list[Entry]:
             w.text("percentiles"),
             w.text(
                 "Values that really happened. Shown only where the sample allows an interval: 36 for p90, 72 for p95, "
-                "368 for p99."
+                "368 for p99. Beside work without targets, tiles and figures show the slowest class with targets; the "
+                "table of every number counts all requests."
             ),
         ),
         (

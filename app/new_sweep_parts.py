@@ -114,7 +114,7 @@ def choose_workload(data_dir: Path, w: Words) -> tuple[str, presets.Workload] | 
     if picked == "trace":
         return _recorded(data_dir, w)
     found = presets.WORKLOADS[picked]
-    ui.note(f"{told[picked][1]} {found.source}")
+    ui.note(f"{told[picked][1]} {w.text(found.source)}")
     target = links.follow("targets", ["own", *presets.TARGETS], "own")
     st.selectbox(
         w.text("Targets"),

@@ -18,7 +18,7 @@ CLASS_COLUMNS = (
 
 @dataclass(frozen=True)
 class Workload:
-    """Classes as rows of the form's table. `source`: of lengths and targets, as a citation, the same in all languages.
+    """Classes as rows of the form's table. `source`: of lengths and targets, in English; a page translates it.
 
     `load`: what a sweep of it varies at first, on a server and on the built-in engine.
     """

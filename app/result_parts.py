@@ -13,7 +13,7 @@ from app.data import report_html
 from app.export.tallies import GAP_STEPS_MS, TTFT_STEPS_MS
 from app.views import cells as c
 from app.views import table
-from app.views.choice_notes import choice_notes
+from app.views.choice_notes import budget_reason, choice_notes
 from app.views.rules import rule_titles
 from app.views.verdict import warning_rows
 from app.words import Words
@@ -76,11 +76,12 @@ def _reset(sweep_id: str) -> None:
 
 def tiles(cell: c.Cell, w: Words) -> None:
     """The five numbers of the pick."""
+    felt = c.promised(cell)
     shown = {
         w.text("goodput"): w.per_s(cell.get("goodput_per_s"), "req"),
         w.text("inside targets"): w.share(cell.get("share")),
-        w.text("first token, p95"): c.percentile_text(cell, "ttft_ms", "p95", w),
-        w.text("gap, p95"): c.percentile_text(cell, "gap_ms", "p95", w),
+        w.text("first token, p95"): c.percentile_text(felt, "ttft_ms", "p95", w),
+        w.text("gap, p95"): c.percentile_text(felt, "gap_ms", "p95", w),
         w.text("raw output"): w.per_s(cell.get("output_tok_per_s"), "tok"),
     }
     with st.container(horizontal=True, gap="medium"):
@@ -105,13 +106,7 @@ def to_paste(line: str, w: Words) -> None:
 
 def beside_choice(result: c.Result, w: Words) -> None:
     """Who came next within noise, who wins by another rule, what more time would buy: one line a sentence."""
-    told = choice_notes(result, w)
-    budget = result.get("budget") or {}
-    if budget.get("reason"):
-        values = budget.get("reason_values") or {}
-        texts = [w.text(t, **values) for t in budget.get("reason_templates") or []]
-        told.append(" ".join(texts) or str(budget["reason"]))
-    for sentence in told:
+    for sentence in [*choice_notes(result, w), *filter(None, [budget_reason(result, w)])]:
         ui.say(sentence)
 
 

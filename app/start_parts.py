@@ -75,7 +75,7 @@ def _why_nothing(sweep: SweepSummary, w: Words) -> str | None:
 
 def servers(rows: Sequence[Mapping[str, Any]], w: Words) -> None:
     """Servers that were found, each with its quick check."""
-    words_of_it, button = st.columns([3, 1], vertical_alignment="center")
+    words_of_it, button = st.columns([5, 2], vertical_alignment="center")
     with words_of_it:
         none = w.text("No server answers on the usual ports of this host.")
         ui.say(w.text("Found on this host:") if rows else none)

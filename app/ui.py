@@ -5,13 +5,14 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NoReturn
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import plotly.graph_objects as go
 import streamlit as st
 
 from app.data import all_sweeps, find_folder
+from app.views import theme
 from app.words import LANGUAGES, Words, load_words
 from runner.errors import ConfigError
 from storage.data_folder import default_data_folder
@@ -41,6 +42,15 @@ def words() -> Words:
     asked = st.session_state.get("lang") or st.query_params.get("lang") or st.context.locale or "en"
     lang = str(asked).split("-")[0].lower()
     return _words(lang if lang in LANGUAGES else "en")
+
+
+class PageEnd(Exception):
+    """The page has said all it has to say; its foot still follows."""
+
+
+def stop() -> NoReturn:
+    """Ends the page. Not Streamlit's own: below that nothing more is drawn, the language switch neither."""
+    raise PageEnd
 
 
 def language_switch() -> None:
@@ -85,6 +95,7 @@ def define(term: str, meaning: str) -> None:
 
 def chart(fig: go.Figure, key: str, alt: str, on_select: Callable[[], None] | None = None) -> None:
     """A figure in our own dress. `on_select` is called when a point was clicked."""
+    theme.speak(fig, words())
     if on_select is None:
         st.plotly_chart(fig, theme=None, key=key, config=PLOTLY, alt=alt)
     else:
@@ -165,10 +176,11 @@ def chosen_sweep(usable: Sequence[str]) -> SweepSummary | None:
         return next((s for s in sweeps.values() if s.status in usable), None)
     try:
         return sweeps[find_folder(data_dir(), wanted).name]
-    except (ConfigError, KeyError) as e:
-        st.error(plain(e))
-        st.page_link(START, label=words().text("Back to the start page"))
-        st.stop()
+    except (ConfigError, KeyError):
+        w = words()
+        st.error(plain(w.text("There is no sweep {id} here; it may have been deleted.", id=wanted)))
+        st.page_link(START, label=w.text("Back to the start page"))
+        stop()
 
 
 def attempt(do: Callable[..., object], *args: object) -> None:

@@ -32,11 +32,21 @@ class Words:
 
     def number(self, value: float | None, decimals: int = 0) -> str:
         """A number with this language's decimal and thousands marks; an en dash for None."""
-        if value is None:
-            return NOTHING
-        decimal_mark, thousands = _SEPARATORS.get(self.lang, (".", ","))
-        plain = f"{value:,.{decimals}f}"
-        return plain.translate({ord(","): thousands, ord("."): decimal_mark})
+        return NOTHING if value is None else self.marked(f"{value:,.{decimals}f}")
+
+    def short(self, value: float) -> str:
+        """A number with no more digits than it has, six at most: 8, 0.5, 13.4."""
+        return self.marked(f"{value:g}")
+
+    def marked(self, english: str) -> str:
+        """A number that is written the English way, with this language's marks."""
+        decimal_mark, thousands = self.marks
+        return english.translate({ord(","): thousands, ord("."): decimal_mark})
+
+    @property
+    def marks(self) -> tuple[str, str]:
+        """Decimal mark and thousands mark."""
+        return _SEPARATORS.get(self.lang, (".", ","))
 
     def count(self, value: float | None) -> str:
         """A whole number of things."""

@@ -14,7 +14,7 @@ try:
 except GoodputError as e:
     st.error(ui.plain(e))
     ui.note(w.text("Nothing was changed. Mend the file, then open this page again."))
-    st.stop()
+    ui.stop()
 
 listed, form = st.columns([3, 2], gap="large")
 with listed.container(key="saved-ones"):

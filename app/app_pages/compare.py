@@ -45,7 +45,7 @@ if not picked:
             )
         )
         st.page_link(ui.START, label=w.text("Start a demo"))
-    st.stop()
+    ui.stop()
 
 picture, promised = st.columns([2, 1], gap="large")
 one_side = known[picked[0]]
@@ -68,7 +68,7 @@ if targets is not None and any((r.get("imported") or {}).get("rescoring") == "me
         ui.note(w.text("All by the mean time per token: one of the files keeps no single gaps."))
     read, results = compare_parts.results([known[i] for i in picked], targets, rule, wanted)
 if not results:
-    st.stop()
+    ui.stop()
 names = alike([side.name for side in read])
 
 

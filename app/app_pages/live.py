@@ -26,7 +26,7 @@ if chosen is None:
         st.page_link(ui.START, label=w.text("Start a demo"))
         st.page_link(ui.NEW, label=w.text("Set up a sweep"))
         st.page_link(ui.RESULTS, label=w.text("Look at results"))
-    st.stop()
+    ui.stop()
 # sentences that change must not push what stands below them
 st.html(
     "<style>.st-key-live-sentence {min-height: 3.2rem} .st-key-live-health {min-height: 4.6rem} "
@@ -38,7 +38,7 @@ try:
     config = read_config(chosen.folder)
 except GoodputError as e:
     st.error(ui.plain(e))
-    st.stop()
+    ui.stop()
 
 
 def controls(sweep: SweepSummary) -> None:
@@ -196,7 +196,7 @@ ui.say(chosen.name, level=2)
 if chosen.status in WATCHED:
     st.session_state["watching"] = chosen.sweep_id
     st.fragment(draw, run_every=LOOK_EVERY_S)(chosen)
-    st.stop()
+    ui.stop()
 if st.session_state.pop("watching", None) == chosen.sweep_id and chosen.status in ("done", "stopped"):
     ui.go_to(ui.RESULTS, chosen.sweep_id)
 
@@ -215,7 +215,7 @@ if chosen.status in ("interrupted", "failed", "stopped"):
             jobs.resume_sweep(ui.data_dir(), chosen.sweep_id)
         except GoodputError as e:
             st.error(ui.plain(e))
-            st.stop()
+            ui.stop()
         st.rerun()
 elif chosen.verdict:
     ui.say(chosen.verdict)

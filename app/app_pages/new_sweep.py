@@ -25,12 +25,12 @@ with form.container(key="form"):
     ui.say(w.text("1. Which server"), level=2)
     chosen = parts.choose_server(saved, w)
     if chosen is None:
-        st.stop()
+        ui.stop()
     backend, settings = chosen
     ui.say(w.text("2. Who uses it, and what they were promised"), level=2)
     found = parts.choose_workload(ui.data_dir(), w)
     if found is None:
-        st.stop()
+        ui.stop()
     key, workload = found
     traces = trace_upload.stored(ui.data_dir())
     classes = parts.edit_classes(key, workload.rows, traces, w)
@@ -43,7 +43,7 @@ with beside.container(key="beside"):
     ui.say(w.text("What this is"), level=2)
     if isinstance(backend, dict) and backend.get("url") == "":
         st.info(ui.plain(w.text("Type the address of the server, such as http://127.0.0.1:8080.")))
-        st.stop()
+        ui.stop()
     try:
         raw = forms.sweep_data(name, backend, grid, classes, run, traces)
         config = parse_sweep(raw, w.text("This sweep"), saved)
@@ -51,7 +51,7 @@ with beside.container(key="beside"):
         check_budget(config)
     except GoodputError as e:
         st.error(ui.plain(e))
-        st.stop()
+        ui.stop()
     size = parts.summary(config, w)
     sure = size.cells <= forms.ASK_FROM_CELLS or st.checkbox(
         w.text("Yes, I mean {cells} cells", cells=w.count(size.cells)), key="sure"
@@ -61,7 +61,7 @@ with beside.container(key="beside"):
             started = jobs.start_sweep(ui.data_dir(), config, base=ui.data_dir() / trace_upload.FOLDER)
         except GoodputError as e:
             st.error(ui.plain(e))
-            st.stop()
+            ui.stop()
         ui.go_to(ui.LIVE, started)
     st.download_button(
         w.text("Save as a sweep file"),

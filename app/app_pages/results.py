@@ -23,7 +23,7 @@ if chosen is None:
         ui.say(w.text("A sweep that has ended is shown here: what to set, what it gives, and how sure that is."))
         st.page_link(ui.START, label=w.text("Start a demo"))
         st.page_link(ui.NEW, label=w.text("Set up a sweep"))
-    st.stop()
+    ui.stop()
 listed = {s.sweep_id: s for s in all_sweeps(ui.data_dir()) if s.status in READABLE or s is chosen}
 listed.setdefault(chosen.sweep_id, chosen)
 
@@ -42,7 +42,7 @@ if chosen.status in ("queued", *LIVE):
     st.info(ui.plain(w.text("This sweep is being measured.")))
     if st.button(w.text("Watch"), key="watch"):
         ui.go_to(ui.LIVE, chosen.sweep_id)
-    st.stop()
+    ui.stop()
 if chosen.status in ("stopped", "interrupted", "failed") and chosen.cells_done < chosen.cells_total:
     ended, again = st.columns([5, 1], vertical_alignment="center")
     with ended:
@@ -55,7 +55,7 @@ if chosen.status in ("stopped", "interrupted", "failed") and chosen.cells_done <
             jobs.resume_sweep(ui.data_dir(), chosen.sweep_id)
         except GoodputError as e:
             st.error(ui.plain(e))
-            st.stop()
+            ui.stop()
         ui.go_to(ui.LIVE, chosen.sweep_id)
 reading = st.empty()
 reading.skeleton(height=560)  # a large sweep takes a second or two to be read
@@ -65,7 +65,7 @@ except GoodputError as e:
     reading.empty()
     st.error(ui.plain(e))
     st.page_link(ui.START, label=w.text("Back to the start page"))
-    st.stop()
+    ui.stop()
 reading.empty()
 
 answer = st.container()
@@ -189,5 +189,5 @@ if not is_sample(chosen.folder):
                 delete_sweep(ui.data_dir(), chosen.sweep_id)
             except GoodputError as e:
                 st.error(ui.plain(e))
-                st.stop()
+                ui.stop()
             st.switch_page(ui.START)

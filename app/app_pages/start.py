@@ -50,7 +50,7 @@ with others:
                 started = jobs.start_sweep(ui.data_dir(), load_sweep(SAMPLES / "demo.toml"), "demo")
             except GoodputError as e:
                 st.error(ui.plain(e))
-                st.stop()
+                ui.stop()
             ui.go_to(ui.LIVE, started)
     with st.container(border=True, key="new-card"):
         ui.say(w.text("Find the best setting"), level=2)

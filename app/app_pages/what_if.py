@@ -26,7 +26,7 @@ half = st.segmented_control(
 links.show("half", str(half))
 if half == "server":
     what_if_backend.show(w)
-    st.stop()
+    ui.stop()
 ui.say(w.text("Schedulers side by side on one load. Nothing is measured: a model of the machine is calculated."))
 with st.container(border=True):
     machine, load = st.columns(2, gap="large")
@@ -35,19 +35,19 @@ with st.container(border=True):
             speed = what_if_parts.speed(w)
         except GoodputError as e:
             st.error(ui.plain(e))
-            st.stop()
+            ui.stop()
         seqs, budget = what_if_parts.limits(speed, w)
     with load:
         found = what_if_parts.own_workload(w)
         if found is None:
-            st.stop()
+            ui.stop()
         workload, tables = found
         axis = what_if.load_axis(tables)
         try:
             classes = what_if.classes_of(tables)
         except GoodputError as e:
             st.error(ui.plain(e))
-            st.stop()
+            ui.stop()
         capacity = capacity_per_s(speed.profile, classes, seqs)
         loads_place, requests_place = st.columns(2)
         loads = loads_place.text_input(
@@ -62,7 +62,7 @@ with st.container(border=True):
     picked = what_if_parts.schedulers(w)
 if not picked:
     st.info(ui.plain(w.text("Pick a scheduler above, better two: then there is something to compare.")))
-    st.stop()
+    ui.stop()
 
 raw = what_if.sweep_raw(
     w.text("What if: {machine}", machine=speed.name),
@@ -79,7 +79,7 @@ try:
     check_virtual(config, speed.given)
 except GoodputError as e:
     st.error(ui.plain(e))
-    st.stop()
+    ui.stop()
 cells, tokens = what_if.size_of(config, speed.profile)
 if what_if.too_large(cells, tokens):
     st.error(
@@ -92,13 +92,13 @@ if what_if.too_large(cells, tokens):
             )
         )
     )
-    st.stop()
+    ui.stop()
 try:
     with st.spinner(w.text("Calculating {cells} cells…", cells=w.count(cells))):
         prepared = cache.what_if(config, speed.given)
 except GoodputError as e:
     st.error(ui.plain(e))
-    st.stop()
+    ui.stop()
 
 answer = st.container()
 picture, promised = st.columns([2, 1], gap="large")
@@ -152,7 +152,7 @@ with st.container(horizontal=True):
             started = jobs.start_sweep(ui.data_dir(), config, "what-if", simulated=True, profile=profile)
         except GoodputError as e:
             st.error(ui.plain(e))
-            st.stop()
+            ui.stop()
         ui.go_to(ui.LIVE, started)
     st.download_button(
         w.text("Save as a sweep file"),

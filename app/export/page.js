@@ -267,6 +267,9 @@
     const same = pick && raw && pick.cell === raw.cell;
     const place = (trace, c, text) => Object.assign(trace, c ? { x: [c.raw], y: [c.goodput], text: [text] } : { x: [], y: [], text: [] });
     place(of("pick"), pick, plain(same ? parts.words.same : parts.words.pick));
+    const most = rated.map((c) => c.raw);
+    const position = pick && (pick.raw - Math.min(...most)) / (Math.max(...most) - Math.min(...most));
+    of("pick").textposition = same && position > 0.7 ? "top left" : same && position < 0.3 ? "top right" : "top center";
     place(of("raw"), same ? null : raw, of("raw").meta.label);
     fig.layout.yaxis.range = [-0.04 * top, 1.18 * top];
   };

@@ -69,11 +69,12 @@ def answer(result: c.Result, words: Words) -> str:
 def _tiles(cell: c.Cell | None, words: Words) -> list[tuple[str, str, str]]:
     if cell is None:
         return []
+    felt = c.promised(cell)
     return [
         ("goodput", words.text("goodput"), words.per_s(cell.get("goodput_per_s"), "req")),
         ("share", words.text("inside targets"), words.share(cell.get("share"))),
-        ("ttft", words.text("first token, p95"), c.percentile_text(cell, "ttft_ms", "p95", words)),
-        ("gap", words.text("gap, p95"), c.percentile_text(cell, "gap_ms", "p95", words)),
+        ("ttft", words.text("first token, p95"), c.percentile_text(felt, "ttft_ms", "p95", words)),
+        ("gap", words.text("gap, p95"), c.percentile_text(felt, "gap_ms", "p95", words)),
         ("raw", words.text("raw output"), words.per_s(cell.get("output_tok_per_s"), "tok")),
     ]
 

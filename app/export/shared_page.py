@@ -229,6 +229,8 @@ def _parts(
         figures["rates"] = rates_figure(result, words)
     if has_isolation(result):
         figures["isolation"] = isolation_figure(result["isolation"], words)
+    for figure in figures.values():
+        theme.speak(figure, words)
     return {
         "figures": {k: figure_parts(f) for k, f in figures.items()},
         "templates": [theme.template(dark).to_plotly_json() for dark in (False, True)],
@@ -304,8 +306,8 @@ def _cell_facts(cell: c.Cell, result: c.Result, words: Words) -> dict[str, Any]:
         "load": c.load_name(cell, words),
         **_doubts(cell),
         "raw": cell.get("output_tok_per_s"),
-        "ttft": c.percentile_text(cell, "ttft_ms", "p95", words),
-        "gap": c.percentile_text(cell, "gap_ms", "p95", words),
+        "ttft": c.percentile_text(c.promised(cell), "ttft_ms", "p95", words),
+        "gap": c.percentile_text(c.promised(cell), "gap_ms", "p95", words),
         "paste": verdict(lone, words).paste,
     }
 

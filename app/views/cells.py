@@ -171,7 +171,7 @@ def load_title(axis: str, words: Words = ENGLISH) -> str:
 def load_name(cell: Cell, words: Words = ENGLISH) -> str:
     """`2 req/s`, `8 at once`, `×1.5`, with dispatcher caps after it."""
     axis, value = load_of(cell)
-    shown = f"{value:g}" if value is not None else ""
+    shown = words.short(value) if value is not None else ""
     main = {
         "request_rate": words.text("{rate} req/s", rate=shown),
         "max_concurrency": words.text("{count} at once", count=shown),
@@ -189,6 +189,21 @@ def interactive_classes(result: Result) -> list[str]:
     return [
         n for n in names if any((c.get("classes") or {}).get(n, {}).get("share") is not None for c in measured(result))
     ]
+
+
+def promised(cell: Cell) -> Cell:
+    """The cell with the times of those who were promised something: beside work without targets those of its slowest
+    class with targets, or a pile of documents would stand for the first words of a chat."""
+    classes = list((cell.get("classes") or {}).values())
+    told = [x for x in classes if x.get("share") is not None]
+    if not told or len(told) == len(classes):
+        return cell
+    slowest = {m: max((x.get(m) or {} for x in told), key=_slowness) for m in ("ttft_ms", "gap_ms")}
+    return {**cell, **slowest}
+
+
+def _slowness(times: Mapping[str, Any]) -> float:
+    return float(next((times[n] for n in ("p95", "p90", "p50") if times.get(n) is not None), 0.0))
 
 
 def percentile(cell: Cell, metric: str, name: str) -> float | None:

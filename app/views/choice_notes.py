@@ -32,6 +32,22 @@ def _values(values: Mapping[str, Any], keys: list[str], words: Words) -> dict[st
     return out
 
 
+def budget_reason(result: c.Result, words: Words = ENGLISH) -> str | None:
+    """What a search within a time used it for, how sure its winner is, and what more would buy; null for others."""
+    budget = result.get("budget") or {}
+    if not budget.get("reason"):
+        return None
+    values = dict(budget.get("reason_values") or {})
+    told, keys = budget.get("verification") or {}, c.varying_keys(c.settings_of(result).values())
+    for name, setting in (("setting", told.get("setting")), ("rival", told.get("against"))):
+        if setting is not None:
+            values[name] = c.setting_name(setting, keys, words)
+    if told.get("load"):
+        values["load"] = c.load_name({"load": told["load"]}, words)
+    texts = [words.text(t, **values) for t in budget.get("reason_templates") or []]
+    return " ".join(texts) or str(budget["reason"])
+
+
 def no_choice_reason(choice: Mapping[str, Any], words: Words = ENGLISH) -> str:
     """Why nothing could be chosen; empty without a reason."""
     templates, values = choice.get("reason_templates") or [], dict(choice.get("reason_values") or {})

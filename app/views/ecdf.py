@@ -10,6 +10,7 @@ from app.views import theme
 from app.words import ENGLISH, Words
 
 MAX_POINTS = 200
+LABEL_STEP = 9  # percent points between the labels of two targets
 
 
 def ecdf_points(values_ms: ArrayLike, most: int = MAX_POINTS) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -55,10 +56,11 @@ def ecdf_figure(
             hovertemplate=theme.plain(name) + "<br>%{y:.1f} % ≤ %{x:.3~s} ms<extra></extra>",
         )
     fig.update_traces(selected={"marker": {"opacity": 0}}, unselected={"marker": {"opacity": 0}})
-    for target in targets_ms:
+    for index, target in enumerate(targets_ms):
         text = words.text("target {value}", value=words.ms(target))
+        told_at = 100 - LABEL_STEP * index  # each below the one before, or two near targets would be written as one
         fig.add_scatter(
-            x=[target, target], y=[0, 100], mode="lines+text", text=["", text], textposition="top left",
+            x=[target] * 3, y=[0, told_at, 100], mode="lines+text", text=["", text, ""], textposition="top left",
             line={"color": theme.TARGET, "dash": "dash", "width": 2}, showlegend=False, hoverinfo="skip",
         )  # fmt: skip
     fig.update_xaxes(**theme.axis([v for v in everything if v > 0]))

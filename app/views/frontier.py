@@ -104,16 +104,17 @@ def share_line(cell: c.Cell, words: Words = ENGLISH) -> str:
 
 
 def _other_lines(cell: c.Cell, words: Words) -> str:
+    felt = c.promised(cell)
     lines = [
         words.text(
             "first token p50 {p50}, p95 {p95}",
-            p50=words.ms(c.percentile(cell, "ttft_ms", "p50")),
-            p95=words.ms(c.percentile(cell, "ttft_ms", "p95")),
+            p50=words.ms(c.percentile(felt, "ttft_ms", "p50")),
+            p95=words.ms(c.percentile(felt, "ttft_ms", "p95")),
         ),
         words.text(
             "gaps p50 {p50}, p95 {p95}",
-            p50=words.ms(c.percentile(cell, "gap_ms", "p50")),
-            p95=words.ms(c.percentile(cell, "gap_ms", "p95")),
+            p50=words.ms(c.percentile(felt, "gap_ms", "p50")),
+            p95=words.ms(c.percentile(felt, "gap_ms", "p95")),
         ),
     ]
     lines += _sureness(cell, words)
@@ -191,9 +192,20 @@ def _add_marks(fig: go.Figure, result: c.Result, words: Words, dark: bool) -> No
     pick, raw = c.chosen_cell(result), c.raw_winner(result)
     same = pick is not None and raw is not None and pick["cell"] == raw["cell"]
     label = words.text("the pick, also most raw tokens") if same else words.text("the pick")
-    _mark(fig, pick, "pick", label, "star-open", "top center", dark)
+    place = _towards_middle(pick, c.measured(result)) if same else "top center"
+    _mark(fig, pick, "pick", label, "star-open", place, dark)
     not_pick = words.text("most raw tokens – not the pick")
     _mark(fig, None if same else raw, "raw", not_pick, "x-thin-open", "bottom left", dark)
+
+
+def _towards_middle(cell: c.Cell | None, points: Sequence[c.Cell]) -> str:
+    """Where a long label is not cut by the edge of the figure."""
+    known = [float(p["output_tok_per_s"]) for p in points if p.get("output_tok_per_s") is not None]
+    own = (cell or {}).get("output_tok_per_s")
+    if own is None or not known or max(known) == min(known):
+        return "top center"
+    position = (own - min(known)) / (max(known) - min(known))
+    return "top left" if position > 0.7 else "top right" if position < 0.3 else "top center"
 
 
 def _mark(fig: go.Figure, cell: c.Cell | None, role: str, label: str, symbol: str, place: str, dark: bool) -> None:

@@ -7,10 +7,13 @@ import plotly.graph_objects as go
 
 from app.views import cells as c
 from app.views import theme
+from app.views.told import told_values
 from app.words import ENGLISH, NOTHING, Words
 
 Arm = Mapping[str, Any]
 ROW_PX = 46  # of the figure, for each arm
+LINE_PX = 18
+NAME_WIDTH = 20  # letters of a line before the bars: more would leave a phone no room for them
 MINUTES_FROM_S = 90.0
 
 
@@ -18,7 +21,11 @@ def verdict_sentence(isolation: Mapping[str, Any], words: Words = ENGLISH) -> st
     """The verdict in the reader's language."""
     # the empty text is no sentence: a catalogue has its own header under it
     body, costs = (words.text(template) if template else "" for template in isolation["reason_templates"])
-    values = dict(isolation["reason_values"])
+    values = told_values(isolation["reason_values"], words)
+    named = next((a for a in isolation["arms"] if a["arm"] == isolation["arm"]), None)
+    if named is not None and words.lang != "en":
+        title = arm_title(named, words)
+        values["arm"] = title[:1].upper() + title[1:]
     return body.format(**{**values, "costs": costs.format(**values)})
 
 
@@ -34,16 +41,25 @@ def arm_title(arm: Arm, words: Words = ENGLISH) -> str:
         return words.text("cap {cap}", cap=words.count(arm["cap"]))
     if arm["kind"] == "cap_priority":
         return words.text("cap {cap} and server priority", cap=words.count(arm["cap"]))
-    return own.get(str(arm["kind"]), str(arm["arm"]))
+    return own.get(str(arm["kind"])) or " + ".join(_part_title(p, words) for p in str(arm["arm"]).split(" + "))
+
+
+def _part_title(part: str, words: Words) -> str:
+    """One of several things that an arm does at once; a setting by its own name."""
+    if part == "server priority":
+        return words.text("server priority")
+    cap = part.removeprefix("cap ")
+    return words.text("cap {cap}", cap=cap) if cap != part and cap.isdigit() else part
 
 
 def isolation_figure(isolation: Mapping[str, Any], words: Words = ENGLISH, *, dark: bool = False) -> go.Figure:
     """Left the share of chats inside their targets with its interval, right what the background then does; an arm a
     row, the one that the verdict speaks of in another colour and shape."""
     arms: Sequence[Arm] = isolation["arms"]
-    names = [theme.plain(arm_title(arm, words)) for arm in arms]
+    names = [theme.folded(arm_title(arm, words), NAME_WIDTH) for arm in arms]
     fig = go.Figure()
-    theme.dress(fig, dark=dark, height=120 + ROW_PX * len(arms))
+    lines = max(name.count("<br>") + 1 for name in names) if names else 1
+    theme.dress(fig, dark=dark, height=120 + max(ROW_PX, LINE_PX * lines + 6) * len(arms))
     chosen = [arm["arm"] == isolation["arm"] for arm in arms]
     colours = [theme.OKABE_ITO[0] if is_chosen else theme.GREY for is_chosen in chosen]
     shares = [100 * (arm["share"] or 0.0) for arm in arms]

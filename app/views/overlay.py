@@ -25,7 +25,7 @@ def measure_titles(words: Words = ENGLISH) -> dict[str, str]:
 def _value(cell: c.Cell, measure: str) -> float | None:
     if measure == "goodput":
         return cell.get("goodput_per_s")
-    return c.percentile(cell, "ttft_ms" if measure == "ttft" else "gap_ms", "p95")
+    return c.percentile(c.promised(cell), "ttft_ms" if measure == "ttft" else "gap_ms", "p95")
 
 
 def _points(result: c.Result, measure: str) -> list[c.Cell]:
@@ -151,8 +151,8 @@ def _pick_row(result: c.Result, name: str, words: Words) -> dict[str, str]:
         "load": c.load_name(shown, words) or NOTHING,
         "goodput": words.per_s(shown.get("goodput_per_s"), "req"),
         "share": share,
-        "ttft": words.ms(c.percentile(shown, "ttft_ms", "p95")),
-        "gap": words.ms(c.percentile(shown, "gap_ms", "p95")),
+        "ttft": words.ms(c.percentile(c.promised(shown), "ttft_ms", "p95")),
+        "gap": words.ms(c.percentile(c.promised(shown), "gap_ms", "p95")),
         "raw": words.per_s(shown.get("output_tok_per_s"), "tok"),
     }
 

@@ -32,7 +32,7 @@ def percentiles_figure(
     """
     fig = make_subplots(rows=2, cols=1, shared_xaxes=True, vertical_spacing=0.07)
     theme.dress(fig, dark=dark, height=height)
-    points = [p for p in c.measured(result) if p.get("output_tok_per_s") is not None]
+    points = [c.promised(p) for p in c.measured(result) if p.get("output_tok_per_s") is not None]
     names, shorts = c.setting_names(result, words), c.short_names(result, words)
     theme.name_legend(fig, c.short_title(result))
     for row, metric in enumerate(("ttft_ms", "gap_ms"), start=1):

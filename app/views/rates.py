@@ -20,7 +20,7 @@ def rate_rows(result: c.Result, words: Words = ENGLISH) -> list[dict[str, Any]]:
         key = c.key_of(setting)
         name = names.get(key) or c.setting_name(setting, list(setting), words)
         beside = "".join(f", {k} {v}" for k, v in caps.items())
-        values = found.get("reason_values") or {}
+        values = {**(found.get("reason_values") or {}), "setting": name + beside, **_loads(found, words)}
         reason = [words.text(template, **values) for template in found.get("reason_templates") or []]
         rows.append(
             {
@@ -37,12 +37,20 @@ def rate_rows(result: c.Result, words: Words = ENGLISH) -> list[dict[str, Any]]:
     return rows
 
 
+def _loads(found: Mapping[str, Any], words: Words) -> dict[str, str]:
+    """Its load and the ends of its interval in the reader's language, as far as they are known."""
+    level = {"load": found.get("high") if found.get("load") is None else found["load"]}
+    known = {**level, **{k: found.get(k) for k in ("low", "high")}}
+    return {k: c.load_name({"load": {str(found.get("axis")): v}}, words) for k, v in known.items() if v is not None}
+
+
 def rates_figure(result: c.Result, words: Words = ENGLISH, *, dark: bool = False) -> go.Figure:
     """A point with its interval for each setting that has a rate; a hollow one where the rate is ill-defined."""
     rows = [r for r in rate_rows(result, words) if r["rate"] is not None]
     axis = next((str(found.get("axis")) for found in result.get("max_rates") or []), "load")
     title = words.text("largest {load} that keeps the promises", load=c.load_title(axis, words))
-    fig = theme.figure(title, "", dark=dark, height=130 + 34 * max(len(rows), 1))
+    fig = theme.figure("", "", dark=dark, height=150 + 34 * max(len(rows), 1))
+    fig.update_xaxes(title_text=theme.folded(title, 44))  # on a phone one line would be cut at both ends
     for ill, symbol, name in (
         (False, "circle", words.text("found")),
         (True, "circle-open", words.text("ill-defined (hollow)")),

@@ -149,8 +149,8 @@ def reason_rows(
                 words.text("inside targets"): words.share(cell.get("share")),
                 words.text("late first words"): words.share(found.late if found else None),
                 words.text("stalled"): words.share(found.stalled if found else None),
-                words.text("first token p95"): c.percentile_text(cell, "ttft_ms", "p95", words),
-                words.text("gap p99"): c.percentile_text(cell, "gap_ms", "p99", words),
+                words.text("first token p95"): c.percentile_text(c.promised(cell), "ttft_ms", "p95", words),
+                words.text("gap p99"): c.percentile_text(c.promised(cell), "gap_ms", "p99", words),
                 words.text("raw output"): words.per_s(cell.get("output_tok_per_s"), "tok"),
                 words.text("keeps its promises up to"): NOTHING if most is None else c.load_name({axis: most}, words),
                 words.text("remark"): _remark(cell, words),
@@ -262,6 +262,11 @@ def budget_sentences(
 def basis(profile: EngineProfile, words: Words = ENGLISH) -> str:
     """Measured, or an estimate: said of the speed that all numbers of the page stand on."""
     source = profile.source.removeprefix("estimate, ")
+    row = source.removeprefix("scaled from ").removeprefix("a stand-in for ")
+    if source.startswith("scaled from a stand-in for "):
+        source = words.text("scaled from a similar machine: {row}", row=row)
+    elif source.startswith("scaled from "):
+        source = words.text("scaled from {row}", row=row)
     if profile.estimate:
         return words.text("Estimate, nothing was measured on such a machine: {source}.", source=source)
     return words.text("Speed from: {source}.", source=source)

@@ -18,23 +18,30 @@ def share_figure(
     title = words.text("share of {name} inside targets (%)", name=theme.plain(class_name))
     fig = theme.figure(c.load_title(axis, words), title, dark=dark, height=height)
     shorts = c.short_names(result, words)
+    numbers = [v for x in ran if (v := c.load_of(x)[1]) is not None]
+    named = None if numbers else {x["cell"]: theme.plain(c.load_name(x, words)) for x in ran}
     for index, (key, name) in enumerate(c.setting_names(result, words).items()):
         mine = [x for x in c.by_load(ran, key) if _of_class(x, class_name).get("share") is not None]
         if mine:
-            _add_series(fig, mine, class_name, (name, shorts[key]), index, words)
+            xs = [c.load_of(x)[1] if named is None else named[x["cell"]] for x in mine]
+            _add_series(fig, mine, xs, class_name, (name, shorts[key]), index, words)
     theme.name_legend(fig, c.short_title(result))
-    loads = [v for x in ran if (v := c.load_of(x)[1]) is not None]
+    places: list[Any] = [min(numbers), max(numbers)] if numbers else list(dict.fromkeys((named or {}).values()))
     wanted = result.get("share_target")
-    if wanted is not None and loads:
+    if wanted is not None and places:
         fig.add_scatter(
-            x=[min(loads), max(loads)],
+            x=[places[0], places[-1]],
             y=[100 * wanted] * 2,
             mode="lines",
             line={"color": theme.TARGET, "dash": "dash", "width": 2},
             name=words.text("wanted: {share}", share=words.share(wanted)),
             hoverinfo="skip",
         )
-    fig.update_xaxes(**theme.axis(loads))
+        if places[0] == places[-1]:  # a line from a point to itself is none
+            fig.add_hline(y=100 * wanted, line={"color": theme.TARGET, "dash": "dash", "width": 2})
+    # caps alone are no numbers on one axis: each way has its name there
+    names_axis = {"type": "category", "categoryorder": "array", "categoryarray": places}
+    fig.update_xaxes(**(theme.axis(numbers) if named is None else names_axis))
     fig.update_yaxes(range=[-3, 103])
     return fig
 
@@ -45,7 +52,13 @@ def _of_class(cell: c.Cell, class_name: str) -> dict[str, Any]:
 
 
 def _add_series(
-    fig: go.Figure, mine: list[c.Cell], class_name: str, name: tuple[str, str], index: int, words: Words
+    fig: go.Figure,
+    mine: list[c.Cell],
+    xs: list[Any],
+    class_name: str,
+    name: tuple[str, str],
+    index: int,
+    words: Words,
 ) -> None:
     style = theme.series_style(index)
     rows = [_of_class(x, class_name) for x in mine]
@@ -67,7 +80,7 @@ def _add_series(
         for x, r in zip(mine, rows, strict=True)
     ]
     fig.add_scatter(
-        x=[c.load_of(x)[1] for x in mine],
+        x=xs,
         y=[100 * s for s in shares],
         error_y={"type": "data", "array": up, "arrayminus": down, "thickness": 1.2, "width": 4},
         mode="lines+markers",

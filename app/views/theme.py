@@ -7,9 +7,12 @@ on colour alone; cividis for grids. Backgrounds are transparent: the page decide
 import math
 from collections.abc import Sequence
 from functools import lru_cache
+from textwrap import wrap
 from typing import Any
 
 import plotly.graph_objects as go
+
+from app.words import Words
 
 OKABE_ITO = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#B8A200", "#7C5CC4")
 MARKERS = ("circle", "square", "diamond", "triangle-up", "cross", "triangle-down", "pentagon", "hexagon2")
@@ -23,6 +26,11 @@ CIVIDIS = ("#00224E", "#123570", "#3B496C", "#575D6D", "#707173", "#8A8678", "#A
 _INK = {False: "#1F2328", True: "#E6E8EB"}
 _SOFT = {False: "rgba(31,35,40,0.12)", True: "rgba(230,232,235,0.16)"}
 _PANEL = {False: "#FFFFFF", True: "#22262E"}
+
+
+def folded(text: str, width: int) -> str:
+    """`plain` text in lines of at most `width` characters where its words allow."""
+    return "<br>".join(plain(line) for line in wrap(text, width, break_long_words=False)) or plain(text)
 
 
 def plain(value: object) -> str:
@@ -88,6 +96,14 @@ def _layout(dark: bool, height: int) -> dict[str, Any]:
         "hovermode": "closest",
         "legend": {"orientation": "h", "yref": "container", "y": 0, "yanchor": "bottom", "x": 0, "xanchor": "left"},
     }
+
+
+def speak(fig: go.Figure, words: Words) -> None:
+    """Numbers on axes and hovers with the marks of the language: "2,000" is two to a reader of Polish."""
+    fig.update_layout(separators="".join(words.marks))
+    for axis in (*fig.select_xaxes(), *fig.select_yaxes()):
+        if axis.type == "log" and axis.ticktext:
+            axis.ticktext = [words.marked(str(text)) for text in axis.ticktext]
 
 
 def name_legend(fig: go.Figure, title: str) -> None:

@@ -79,7 +79,7 @@ def _capacity(cell: c.Cell, words: Words) -> str:
         rate = cell.get("output_tok_per_s")
         return f"{first} " + words.text(
             "first words in {ttft}, {rate} each.",
-            ttft=words.ms(c.percentile(cell, "ttft_ms", "p50")),
+            ttft=words.ms(c.percentile(c.promised(cell), "ttft_ms", "p50")),
             rate=words.per_s(None if rate is None else rate / load, "tok"),
         )
     goodput = words.per_s(cell.get("goodput_per_s"), "req")
@@ -222,8 +222,8 @@ def _md_table(result: c.Result, words: Words) -> list[str]:
             words.significant(x.get("goodput_per_s")),
             words.share(x.get("share")),
             words.significant(x.get("output_tok_per_s")),
-            words.ms(c.percentile(x, "ttft_ms", "p95")),
-            words.ms(c.percentile(x, "gap_ms", "p95")),
+            words.ms(c.percentile(c.promised(x), "ttft_ms", "p95")),
+            words.ms(c.percentile(c.promised(x), "gap_ms", "p95")),
         ]
         for x in c.measured(result)
         if x.get("on_frontier") or x is c.chosen_cell(result) or x is c.raw_winner(result)

@@ -41,6 +41,16 @@ def test_every_page_opens_on_an_empty_data_folder(opened: Open, page: str) -> No
     assert said(opened(page))
 
 
+@pytest.mark.parametrize("page", [ui.LIVE, ui.COMPARE])
+def test_the_language_can_be_switched_below_a_page_that_ends_early(opened: Open, page: str) -> None:
+    """An empty page has its foot too, and a wrong address in the chosen language is told in it."""
+    assert opened(page).selectbox(key="lang").value == "en"
+    wrong = opened(ui.RESULTS, "gone", lang="pl")
+    assert wrong.selectbox(key="lang").value == "pl"
+    assert "gone" in wrong.error[0].value
+    assert "there is" not in wrong.error[0].value.lower()
+
+
 def test_demo_button_gives_one_sweep_and_leads_to_live(opened: Open, data_dir: Path, started: list[Path]) -> None:
     """A double click, and a click in a second browser, still give one sweep and one worker."""
     at = opened()

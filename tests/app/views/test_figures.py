@@ -245,6 +245,49 @@ def test_share_has_intervals_and_the_wanted_line() -> None:
     assert fig.data[-1].y == (90.0, 90.0)
 
 
+def test_share_by_caps_alone_names_each_way() -> None:
+    """Without a load axis of numbers the points stand at the names of their caps, not nowhere."""
+    made = made_up_result()
+    first = [x for x in c.measured(made) if x["setting"] == c.measured(made)[0]["setting"]][:2]
+    cells = [
+        {**x, "load": {"background_max_in_flight": cap}, "request_rate": None}
+        for x, cap in zip(first, (0, 4), strict=True)
+    ]
+    fig = share_figure({**made, "cells": cells}, "chat")
+    assert list(fig.data[0].x) == ["background_max_in_flight 0", "background_max_in_flight 4"]
+    assert list(fig.layout.xaxis.categoryarray) == list(fig.data[0].x)
+    assert fig.data[-1].x == ("background_max_in_flight 0", "background_max_in_flight 4")
+
+
+def test_the_wanted_share_is_a_line_at_a_single_load_too() -> None:
+    """From edge to edge where there is no second load to draw it to."""
+    made = made_up_result()
+    fig = share_figure({**made, "cells": made["cells"][:1]}, "chat")
+    assert [s.y0 for s in fig.layout.shapes] == [90.0]
+
+
+def test_times_beside_work_without_targets_are_those_of_the_promised() -> None:
+    """A pile of documents that nobody waits for does not stand for the first words of a chat."""
+    slow, quick = {"p50": 90_000.0, "p95": 290_000.0, "n": 9}, {"p50": 200.0, "p95": 400.0, "n": 5}
+    chat = {"share": 1.0, "ttft_ms": quick, "gap_ms": quick}
+    cell = {"cell": 0, "ttft_ms": slow, "gap_ms": slow, "classes": {"chat": chat, "jobs": {"share": None}}}
+    assert c.percentile(c.promised(cell), "ttft_ms", "p95") == 400.0
+    voice = {**chat, "ttft_ms": {**quick, "p95": 500.0}}
+    both = {**cell, "classes": {**cell["classes"], "voice": voice}}
+    assert c.percentile(c.promised(both), "ttft_ms", "p95") == 500.0
+    everyone = {**cell, "classes": {"chat": chat}}
+    assert c.promised(everyone) is everyone
+
+
+def test_a_long_label_is_written_towards_the_middle() -> None:
+    """The pick that also has the most raw tokens stands at the right edge, where a label above it would be cut."""
+    made = made_up_result()
+    best = max(c.measured(made), key=lambda x: x["output_tok_per_s"])
+    chosen = {**made["choice"], "setting": best["setting"], "cells": [best["cell"]]}
+    (pick,) = by_role(frontier_figure({**made, "choice": chosen}), "pick")
+    assert (pick.text[0], pick.textposition) == ("the pick, also most raw tokens", "top left")
+
+
 def test_ecdf_steps_are_exact() -> None:
     """The share at a value counts values at or below it; NaN are left out; long series are thinned to exact steps."""
     x, share = ecdf_points([3.0, 1.0, math.nan, 1.0, 2.0])

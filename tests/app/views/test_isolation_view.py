@@ -4,7 +4,7 @@ import gettext
 from typing import Any
 
 from app.views.isolation import arm_title, has_isolation, isolation_figure, isolation_rows, verdict_sentence
-from app.words import Words
+from app.words import Words, load_words
 from runner.analysis.isolation import TEXTS
 from tests.app.views.made_up import HOSTILE
 
@@ -54,7 +54,7 @@ def test_share_and_cost_of_every_way_stand_side_by_side() -> None:
     figure = isolation_figure(isolation())
     assert list(trace(figure, "share").x) == [100.0, 50.0, 95.0, 96.0]
     assert list(trace(figure, "cost").x) == [None, 1.0, 2.0, 119 / 60]
-    assert list(trace(figure, "share").y) == ["without background", "as it is", "cap 4", "cap 4 and server priority"]
+    assert list(trace(figure, "share").y) == ["without background", "as it is", "cap 4", "cap 4 and server<br>priority"]
     assert list(trace(figure, "share").marker.symbol) == ["circle", "circle", "star", "circle"]
     assert list(trace(figure, "cost").marker.pattern.shape) == ["", "", "/", ""]
 
@@ -86,6 +86,13 @@ def test_the_sentence_is_the_one_of_the_result() -> None:
     )
 
 
+def test_the_sentence_is_of_one_language() -> None:
+    """The way and the numbers in it too."""
+    told = verdict_sentence(isolation(), load_words("pl"))
+    assert told.startswith("Limit 4: ")
+    assert "~2,0 zamiast 1,0 min" in told
+
+
 def test_an_empty_clause_is_never_looked_up() -> None:
     """A catalogue answers the empty text with its own header."""
     words = Words(catalogue=Header())
@@ -97,6 +104,8 @@ def test_an_empty_clause_is_never_looked_up() -> None:
 def test_other_settings_keep_their_name_and_names_stay_text() -> None:
     """A class may be called anything in a result that came from elsewhere."""
     assert arm_title(arm("cap 4 + max_num_seqs 64", "setting", 0.9, 1.0)) == "cap 4 + max_num_seqs 64"
+    both = arm("cap 4 + server priority + max_num_seqs 64", "setting", 0.9, 1.0)
+    assert arm_title(both, load_words("pl")) == "limit 4 + priorytet na serwerze + max_num_seqs 64"
     figure = isolation_figure(isolation(background=HOSTILE, interactive=[HOSTILE]))
     assert "<img" not in figure.to_json()
 

@@ -3,6 +3,7 @@
 import pytest
 
 from app.views import theme
+from app.words import Words
 
 
 def test_names_are_text_in_plotly_labels() -> None:
@@ -52,6 +53,24 @@ def test_log_ticks_are_written_in_full() -> None:
     axis = theme.axis([12, 700])
     assert axis["tickvals"] == [10, 20, 50, 100, 200, 500, 1000, 2000, 5000]
     assert axis["ticktext"] == ["10", "20", "50", "100", "200", "500", "1,000", "2,000", "5,000"]
+
+
+def test_axes_write_numbers_as_the_language_does() -> None:
+    """A reader of Polish takes "2,000" for two: the marks are the language's, in plotly's own ticks and in ours."""
+    fig = theme.figure("x", "y").update_xaxes(**theme.axis([0.2, 900]))
+    theme.speak(fig, Words(lang="pl"))
+    assert fig.layout.separators == ",\u00a0"
+    assert {"0,3", "1\u00a0000"} <= set(fig.layout.xaxis.ticktext)
+    english = theme.figure("x", "y")
+    theme.speak(english, Words())
+    assert english.layout.separators == ".,"
+
+
+def test_a_long_name_is_folded_and_stays_text() -> None:
+    """Lines break between words; markup in a name is shown."""
+    assert theme.folded("cap 4 and server priority", 20) == "cap 4 and server<br>priority"
+    assert theme.folded("<b>", 20) == "&lt;b&gt;"
+    assert theme.folded("", 20) == ""
 
 
 def test_light_and_dark_have_transparent_grounds() -> None:
