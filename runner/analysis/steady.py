@@ -58,6 +58,7 @@ def overload_signs(
     """The four signs over one cell's open-loop rows (no closed loops, no dumps). `queue_time_s`: as told by the server.
 
     In system: from scheduled arrival to the end of the attempt. Second half of the window for the first two signs.
+    Completions are behind when they are below .95 of the arrivals there, and by more than chance makes of so few.
     """
     scheduled, end = floats(rows["scheduled_ns"]), floats(rows["end_ns"])
     end = np.where(np.isnan(end), np.inf, end)
@@ -65,21 +66,37 @@ def overload_signs(
     window = rows["in_window"].to_numpy(dtype=bool)
     arrived = int(((scheduled >= half) & (scheduled < end_ns)).sum())
     done = rows["completed"].to_numpy(dtype=bool) & (end >= half) & (end < end_ns)
+    behind = arrived - int(done.sum())
     drain_ns = float(np.max(end[window & np.isfinite(end)], initial=end_ns)) - end_ns
     return OverloadSigns(
         in_system_grows=_grows(scheduled, end, half, end_ns),
-        completions_behind=arrived > 0 and int(done.sum()) / arrived < 0.95,
+        completions_behind=behind > 0.05 * arrived and behind > _chance(scheduled, end, start_ns, end_ns, arrived),
         late_start=(queue_time_s if queue_time_s is not None else _median_delay_s(rows[window])) > 2.0,
         long_drain=drain_ns > 0.2 * (end_ns - start_ns),
     )
 
 
+def _in_system(scheduled: Floats, end: Floats, from_ns: float, to_ns: float) -> Floats:
+    """The number in system at evenly spread moments."""
+    at = np.linspace(from_ns, to_ns, POINTS, endpoint=False)
+    begun, ended = (np.searchsorted(np.sort(each), at, side="right") for each in (scheduled, end))
+    inside: Floats = (begun - ended).astype(np.float64)
+    return inside
+
+
+def _chance(scheduled: Floats, end: Floats, start_ns: float, end_ns: float, arrived: int) -> float:
+    """How far completions fall behind by chance, in 39 of 40 windows at most, where nothing is overloaded.
+
+    With ample room the numbers in system at two moments far apart are independent, each with a variance of their mean
+    (M/G/inf); with little, what is behind varies as the arrivals do.
+    """
+    mean = float(_in_system(scheduled, end, start_ns, end_ns).mean())
+    return Z95 * math.sqrt(min(2.0 * mean, float(arrived)))
+
+
 def _grows(scheduled: Floats, end: Floats, from_ns: float, to_ns: float) -> bool:
     """Slope of the number in system with a 95 % interval above 0, neighbouring points counted as correlated."""
-    at = np.linspace(from_ns, to_ns, POINTS, endpoint=False)
-    inside = (
-        np.searchsorted(np.sort(scheduled), at, side="right") - np.searchsorted(np.sort(end), at, side="right")
-    ) * 1.0
+    inside = _in_system(scheduled, end, from_ns, to_ns)
     x = np.linspace(-0.5, 0.5, POINTS)
     slope = float((x * inside).sum() / (x * x).sum())
     residual = inside - inside.mean() - slope * x

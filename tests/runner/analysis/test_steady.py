@@ -102,3 +102,19 @@ def test_random_arrivals_below_capacity_are_rarely_overload() -> None:
         rows = request_table(make_tables(records), make_config())
         verdicts.append(overload_signs(rows, 0, 100 * SECOND).verdict)
     assert sum(verdicts) <= 1
+
+
+def test_few_long_answers_on_an_idle_server_are_no_overload() -> None:
+    """As many seats as it wants (M/G/inf, answers of 4 s on average) can't be overloaded: at 1.2 requests/s in windows
+    of 60 s at most 3 of 100 are called so."""
+    rng = np.random.default_rng(7)
+    verdicts = []
+    for _ in range(100):
+        at = np.cumsum(rng.exponential(1 / 1.2, 120))
+        records = [
+            make_request(i, at_ms=t * 1000, ttft_ms=100, gaps_ms=[rng.exponential(4000)])
+            for i, t in enumerate(at[at < 60])
+        ]
+        rows = request_table(make_tables(records), make_config())
+        verdicts.append(overload_signs(rows, 0, 60 * SECOND, queue_time_s=0.0).verdict)
+    assert sum(verdicts) <= 3
