@@ -47,6 +47,9 @@ TEXTS = {
         "where only {raw_share} meet them"
     ),
     "raw_same": "; it also has the most output tokens per second",
+    "raw_overloaded": (
+        "; going by raw throughput would pick {raw_setting} at {raw_load}, which is overloaded and does not last"
+    ),
     "raw_unjudged": "; going by raw throughput would pick {raw_setting} at {raw_load}",
 }
 
@@ -271,7 +274,9 @@ def _no_choice(raw: Point | None, failures: Failures | None, has_targets: bool) 
 def _raw_template(chosen: Point, raw: Point) -> str:
     if raw is chosen:
         return "raw_same"
-    return "raw_costs" if (raw.share.value or 0.0) < (chosen.share.value or 0.0) else "raw_unjudged"
+    if (raw.share.value or 0.0) < (chosen.share.value or 0.0):
+        return "raw_costs"
+    return "raw_overloaded" if raw.overload and not chosen.overload else "raw_unjudged"
 
 
 def _raw_values(chosen: Point, raw: Point) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from runner.analysis.choice import WORK_TOLERANCE, Point, describe_load, describe_setting, difference_p
+from runner.analysis.choice import WORK_TOLERANCE, Point, describe_load, describe_setting, difference_p, percent
 from runner.analysis.intervals import holm
 from runner.config import GapRule
 
@@ -23,6 +23,10 @@ NOTES = {
     "kept_by_work": (
         "{other} at {other_load} had {other_goodput} good requests per second, but the difference is noise: of "
         "equals, the one that leaves more to background work is taken."
+    ),
+    "unproven": (
+        "{other} at {other_load} kept {other_share} of its requests inside the targets, but that is not proven (95 % "
+        "interval from {other_low}); measure longer."
     ),
     "other_rule": "By another gap rule ({rules}) the choice would be {other} at {other_load}.",
     "work": "To background work it leaves {work} output tokens per second.",
@@ -64,6 +68,8 @@ def choice_notes(
     if chosen is not None:
         if following and following.noise:
             notes.append((_kept(chosen, following.point), _of(following.point)))
+        if near := _unproven(points, chosen, share_target):
+            notes.append(("unproven", near))
         notes += [("other_rule", values) for values in _other_rules(chosen, by_rule)]
         notes += _work(points, chosen)
     return {
@@ -79,6 +85,23 @@ def _kept(chosen: Point, other: Point) -> str:
     if other.goodput_per_s <= chosen.goodput_per_s:
         return "runner_up_noise"
     return "kept_by_work" if other.work_per_s < (1 - WORK_TOLERANCE) * chosen.work_per_s else "kept_by_change"
+
+
+def _unproven(points: Sequence[Point], chosen: Point, share_target: float) -> dict[str, Any] | None:
+    """Where the choice misses the target: the point with the most goodput of those that kept it as far as was seen."""
+    if chosen.qualifies(share_target) or not chosen.valid or _keeps(chosen, share_target):
+        return None
+    near = max((p for p in points if _keeps(p, share_target)), key=lambda p: p.goodput_per_s, default=None)
+    if near is None:
+        return None
+    low = min(s.bounds[0] if s.bounds else 0.0 for s in near.shares.values())
+    return {**_of(near), "other_share": percent(near.share.value or 0.0), "other_low": percent(low)}
+
+
+def _keeps(point: Point, share_target: float) -> bool:
+    """Every class does, by what was seen and without its interval."""
+    seen = all((s.value or 0.0) >= share_target for s in point.shares.values())
+    return point.valid and not point.overload and bool(point.shares) and seen
 
 
 def _of(point: Point) -> dict[str, Any]:

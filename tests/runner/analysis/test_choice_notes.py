@@ -93,6 +93,17 @@ def test_what_each_leaves_to_background_work_is_told() -> None:
     assert texts([point(4, 999)]) == []
 
 
+def test_a_miss_names_what_kept_its_target_without_proof() -> None:
+    """The most goodput misses; 18 of 20 at another setting is 90 %, and by Wilson anything from 70 % on."""
+    near = point(8, 18, shares={"chat": Share(18, 20)}, goodput_per_s=0.3)
+    worse = point(16, 18, shares={"chat": Share(19, 20)}, goodput_per_s=0.2)
+    assert texts([point(4, 500), near, worse]) == [
+        "max_num_seqs 8 at 1 requests/s kept 90 % of its requests inside the targets, but that is not proven (95 % "
+        "interval from 70 %); measure longer."
+    ]
+    assert texts([point(4, 500), replace(near, overload=True), replace(near, valid=False)]) == []
+
+
 def test_nothing_chosen_or_nothing_kept_has_no_runner_up() -> None:
     """A miss has no second place."""
     assert told([point(4, 500), point(8, 400)]) == {"runner_up": None, "notes": []}

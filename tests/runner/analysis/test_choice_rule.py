@@ -121,6 +121,15 @@ def test_the_sentence_names_setting_load_share_and_the_cost_of_raw_throughput() 
     assert found["raw_throughput_setting"] == {"max_num_seqs": 16, "max_num_batched_tokens": 256}
 
 
+def test_a_raw_winner_that_keeps_as_much_is_told_what_is_wrong_with_it() -> None:
+    """Targets that nobody misses, and a queue that grows behind the most tokens."""
+    found = told([point(4, N, tokens=100.0), point(16, N, rate=2.0, tokens=112.0, overload=True)])
+    assert found["reason"].endswith(
+        "going by raw throughput would pick max_num_seqs 16, max_num_batched_tokens 256 at 2 requests/s, which is "
+        "overloaded and does not last."
+    )
+
+
 def test_no_setting_that_holds_is_said_as_such() -> None:
     """None qualifies: most goodput, called a miss; too few requests are told apart from too slow a server."""
     missed = told([point(4, 500), point(8, 600)])
