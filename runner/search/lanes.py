@@ -75,7 +75,14 @@ def axis_of(config: SweepConfig) -> Axis:
     most = MOST_REQUESTS / (run.warmup + run.duration_s) / max(rates.values(), default=1.0)
     slowest = rarest_rate(config) or 1.0
     low = max(levels[0] / REACH, min(levels[0], LEAST_REQUESTS / (slowest * run.duration_s)))
-    return Axis(key, levels, low, min(levels[-1] * REACH, most))
+    # as a probe would be rounded: an end that none can reach would be probed again and again
+    return Axis(key, levels, float(f"{low:.3g}"), _three_digits(min(levels[-1] * REACH, most)))
+
+
+def _three_digits(value: float) -> float:
+    """The number of three significant digits that is not above this one."""
+    near = float(f"{value:.3g}")
+    return near if near <= value else float(f"{0.995 * value:.3g}")
 
 
 def rarest_rate(config: SweepConfig) -> float | None:

@@ -27,6 +27,10 @@ TEXTS = {
     "above": "{setting} still keeps its targets at {load}, the highest load tried; its limit lies above.",
     "below": "{setting} misses its targets even at {load}, the lowest load tried.",
     "failed": "{setting} could not be searched: {why}.",
+    "empty": (
+        "No request with targets fell into the windows of {setting} (probes: {probes}); measure longer, or begin at a "
+        "higher load."
+    ),
     "unknown": "{setting} was not searched yet.",
 }
 OURS = " The load generator itself was too slow at the loads that missed, so the server may bear more."
@@ -88,12 +92,14 @@ Found = tuple[str, float | None, float | None, float | None, float | None]  # ou
 
 
 def _found(tried: Sequence[Ended], axis: Axis, alpha: float) -> Found:
+    measured = any(e.status == "ok" for e in tried)
+    tried = [e for e in tried if e.status != "ok" or e.shares]  # a window without requests says nothing of its load
     held, missed = bracket(tried, axis, alpha)
     fit = fitted(tried, axis, alpha)
     if lane_failed(tried) and not (held and missed):
         return "failed", None, max(held, default=None), None, None
     if fit is None or not (held or missed):
-        return "unknown", None, None, None, None
+        return "empty" if measured else "unknown", None, None, None, None
     if not missed:
         return "above", max(held), max(held), None, None
     if not held:

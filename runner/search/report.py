@@ -25,21 +25,24 @@ TEXTS = {
     "indicative": "{tried} of {settings} settings were tried in {used} of {budget}: read the result as indicative.",
     "better": (
         "Verified at {load} (pairs: {pairs}): {setting} keeps the targets of {share} of the requests, {rival} of "
-        "{rival_share} (difference {difference}, 95 % interval {low} to {high})."
+        "{rival_share} (difference {difference} points, 95 % interval {low} to {high})."
     ),
     "worse": (
         "Verified at {load} (pairs: {pairs}), and it is not the better one: {setting} keeps the targets of {share} of "
-        "the requests, {rival} of {rival_share} (difference {difference}, 95 % interval {low} to {high})."
+        "the requests, {rival} of {rival_share} (difference {difference} points, 95 % interval {low} to {high})."
     ),
     "noise": (
         "Held against each other at {load} (pairs: {pairs}), {setting} and {rival} differ by noise: {share} and "
-        "{rival_share} of the requests kept their targets (difference {difference}, 95 % interval {low} to {high})."
+        "{rival_share} of the requests kept their targets (difference {difference} points, 95 % interval {low} to "
+        "{high})."
     ),
     "overloaded": (
         "Verified at {load} (pairs: {pairs}): {setting} keeps the targets of {share} of the requests, while {rival} is "
         "overloaded and keeps those of {rival_share}."
     ),
     "unverified": "No time was left to hold the winner against {rival}.",
+    "not_yet": "The winner was not held against {rival}.",
+    "nothing_met": "No request met its targets at any setting, so there was no winner to verify.",
     "alone": "There was no other setting to verify it against.",
     "more_pairs": "The {left} left would verify it {more} more times.",
     "to_verify": "About {needed} more would do that.",
@@ -82,7 +85,6 @@ def budget_report(
     pair_s = 2 * (race.cell_s(config.run.duration_s, ended) + start_s)
     templates = ["indicative" if race.budget_s < INDICATIVE_S else "used"]
     if verification:
-        templates.append(str(verification["verdict"]))
         more, words = _more(verification, left_s, pair_s)
         templates += more
         values |= words | _words(verification)
@@ -180,6 +182,8 @@ def _verification(race: Race, ended: Sequence[Ended], points: Sequence[Point], c
         "share_against": None,
         "verdict": "unverified" if lane else "alone",
     }
+    if not any(p.goodput_per_s > 0 for p in points):
+        return {**told, "verdict": "nothing_met"}
     if rival is None or lane is None:
         return told
     both = sorted(chosen.met_by_request.keys() & rival.met_by_request.keys())
@@ -191,7 +195,7 @@ def _verification(race: Race, ended: Sequence[Ended], points: Sequence[Point], c
     a, b = (np.array([p.met_by_request[k] for k in both], dtype=bool) for p in (chosen, rival))
     mean, low, high = paired_shares(a, b, max(chosen.share.deff, rival.share.deff))
     verdict = "better" if low > 0 else "worse" if high < 0 else "noise"
-    if out and mean > 0:
+    if out and mean >= 0:  # of two that kept the same share only one can go on like that
         verdict, pairs = "overloaded", len(repeats)
     told |= {"share": float(a.mean()), "share_against": float(b.mean())}
     return {**told, "pairs": pairs, "difference": mean, "low": low, "high": high, "verdict": verdict}
@@ -212,19 +216,21 @@ def _level(race: Race, point: Point) -> object:
 
 
 def _more(verification: Mapping[str, Any], left_s: float, pair_s: float) -> tuple[list[str], dict[str, Any]]:
-    """Templates and values about what more time would buy."""
-    verdict, pairs = verification["verdict"], verification["pairs"]
+    """Templates and values: how it stands, and what more time would buy."""
+    verdict, pairs = str(verification["verdict"]), verification["pairs"]
     more = int(left_s // pair_s)
-    if verdict in ("better", "worse", "overloaded", "alone"):
-        return (["more_pairs"], {"more": more}) if more and verdict != "alone" else (["enough"], {})
-    if verdict == "unverified":
-        return ["to_verify"], {"needed": _minutes(2 * pair_s)}
+    if verdict in ("nothing_met", "alone"):
+        return [verdict], {}
+    if verdict in ("better", "worse", "overloaded"):
+        return ([verdict, "more_pairs"], {"more": more}) if more else ([verdict, "enough"], {})
+    if verdict == "unverified":  # a search that was stopped has time left
+        return ["not_yet" if more else verdict, "to_verify"], {"needed": _minutes(2 * pair_s)}
     mean = abs(verification["difference"])
     half = (verification["high"] - verification["low"]) / 2
     needed = math.ceil(pairs * ((half / mean) ** 2 - 1)) if mean > 0 else MOST_MORE + 1
     if needed > MOST_MORE:
-        return ["no_difference"], {}
-    return ["to_tell"], {"needed": _minutes(max(1, needed) * pair_s)}
+        return [verdict, "no_difference"], {}
+    return [verdict, "to_tell"], {"needed": _minutes(max(1, needed) * pair_s)}
 
 
 def _words(verification: Mapping[str, Any]) -> dict[str, Any]:
@@ -237,7 +243,7 @@ def _words(verification: Mapping[str, Any]) -> dict[str, Any]:
         "load": describe_load(verification["load"]),
         "pairs": verification["pairs"],
         **{k: "" if v is None else percent(v) for k, v in shares.items()},
-        **{k: "" if v is None else f"{100 * v:+.1f} points" for k, v in points.items()},
+        **{k: "" if v is None else f"{100 * v:+.1f}" for k, v in points.items()},
     }
 
 

@@ -1,5 +1,6 @@
 """The search for the largest load: bracketing, refinement, every way it can end, and what is said of it."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -106,6 +107,27 @@ def test_the_ends_of_the_axis_are_said() -> None:
     high = told(found, searched(found, next_probe, lambda p: ended(found, p, 1.0)))
     assert (high["outcome"], high["load"], high["high"]) == ("above", 128.0, None)
     assert "its limit lies above" in high["reason"]
+
+
+def test_an_end_of_the_axis_is_probed_once() -> None:
+    """10 requests in 60 s are 0.1667 a second and 64 x 0.0333 are 2.1312: with three digits each is reached."""
+    found = config({"request_rate": [1.0]}, duration_s=60, warmup_s=10)
+    down = searched(found, next_probe, lambda p: ended(found, p, 0.0))
+    assert [e.load["request_rate"] for e in down] == [1.0, 0.5, 0.25, 0.167]
+    found = config({"request_rate": [0.0333]})
+    up = searched(found, next_probe, lambda p: ended(found, p, 1.0))
+    levels = [e.load["request_rate"] for e in up]
+    assert (levels[-1], len(levels)) == (2.13, len(set(levels)))
+
+
+def test_windows_without_requests_are_told_as_such() -> None:
+    """Neither "not searched yet" nor a load that was kept: nobody asked for anything."""
+    found = config({"request_rate": [0.0001]})
+    cells = searched(found, next_probe, lambda p: replace(ended(found, p, 1.0), shares={}))
+    answer = told(found, cells)
+    assert (answer["outcome"], answer["load"], answer["low"]) == ("empty", None, None)
+    assert answer["reason"].startswith("No request with targets fell into the windows of ")
+    assert told(found, [])["outcome"] == "unknown"
 
 
 def test_a_queue_that_grows_is_no_pass_whatever_the_share_says() -> None:
@@ -217,5 +239,5 @@ def test_a_file_without_a_load_axis_scales_its_rates() -> None:
 
 def test_sentences_have_a_template_each_and_other_sweeps_none() -> None:
     """Every outcome is a key of TEXTS; a sweep that did not search has no entry."""
-    assert set(TEXTS) == {"found", "ill_defined", "wide", "above", "below", "failed", "unknown"}
+    assert set(TEXTS) == {"found", "ill_defined", "wide", "above", "below", "failed", "empty", "unknown"}
     assert max_rates(quick_config(), [], {}, 0.9) is None

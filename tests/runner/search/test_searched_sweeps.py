@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -145,6 +146,42 @@ def test_the_better_setting_is_found_and_verified(within: tuple[Path, Result]) -
     assert "verify" in kinds
     assert "2 of 2 settings were tried" in told["reason"]
     assert result["max_rates"] is None
+
+
+def test_a_search_that_was_stopped_does_not_blame_the_time(within: tuple[Path, Result]) -> None:
+    """As it stood after its first two cells, with most of its time left: not held against the other one yet."""
+    tables = read_sweep(within[0])
+    early = {name: getattr(tables, name)[getattr(tables, name)["cell"] < 2] for name in ("cells", "requests", "engine")}
+    told = build_result(replace(tables, **early))["budget"]
+    assert told["verification"]["verdict"] == "unverified"
+    assert told["left_s"] > 60
+    assert "The winner was not held against max_num_seqs " in told["reason"]
+
+
+def test_with_nothing_met_there_is_no_winner_to_verify(data: Path) -> None:
+    """A first token within 1 us: said as such, not that the time was too short."""
+    (chat,) = quick_raw()["classes"]
+    classes = [{**chat, "slo": {"ttft_ms": 0.001, "gap_ms": 500}}]
+    config = for_virtual_time(quick_config(grid=GRID, run={**RUN, "budget": "90s"}, classes=classes))
+    sweep_id = enqueue(data, config, "test", simulated=True)
+    assert run_one(data, sweep_id, lambda _: None) == "done"
+    told = build_result(read_sweep(sweep_folder(data, sweep_id)))["budget"]
+    assert told["verification"]["verdict"] == "nothing_met"
+    assert told["left_s"] > 30
+    assert told["reason"].endswith("No request met its targets at any setting, so there was no winner to verify.")
+
+
+def test_of_two_that_keep_all_the_overloaded_one_has_lost(data: Path) -> None:
+    """Targets that nobody misses: one seat falls behind at 120 requests a second, four do not; that is no tie."""
+    (chat,) = quick_raw()["classes"]
+    classes = [{**chat, "slo": {"ttft_ms": 100_000, "gap_ms": 10_000}}]
+    run = {**RUN, "duration_s": 12, "drain_s": 60, "budget": "8m"}
+    config = for_virtual_time(quick_config(grid={**GRID, "request_rate": [120.0]}, run=run, classes=classes))
+    sweep_id = enqueue(data, config, "test", simulated=True)
+    assert run_one(data, sweep_id, lambda _: None) == "done"
+    told = build_result(read_sweep(sweep_folder(data, sweep_id)))["budget"]["verification"]
+    assert told["setting"] == {"max_num_seqs": 4}
+    assert (told["share"], told["share_against"], told["verdict"]) == (1.0, 1.0, "overloaded")
 
 
 def test_other_targets_are_judged_from_the_same_probes(rates: tuple[Path, Result]) -> None:
