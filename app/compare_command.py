@@ -34,7 +34,13 @@ def _side(side: str, data_dir: Path) -> "list[Prepared]":
     names = [side] if Path(side).exists() else side.split("+")
     if not all(names):
         raise ConfigError(f"{side!r} names no sweep; write goodput compare BEFORE AFTER with an id or a folder each")
-    return [_measured(name, data_dir) for name in names]
+    measured = [_measured(name, data_dir) for name in names]
+    ids = [str(p.tables.meta["sweep_id"]) for p in measured]
+    if twice := next((i for i in ids if ids.count(i) > 1), None):
+        raise ConfigError(
+            f"{twice} is named twice on one side; how far runs differ is seen only from runs of their own"
+        )
+    return measured
 
 
 def _measured(name: str, data_dir: Path) -> "Prepared":

@@ -73,6 +73,8 @@ def _read(paths: list[Path]) -> list[tuple[str, bytes]]:
     out, left = [], MAX_ALL_BYTES
     for path in paths:
         try:
+            if path.exists() and not path.is_file():  # a device has no end
+                raise ConfigError(f"{path} is no file")
             size = path.stat().st_size
             if size > MAX_FILE_BYTES or size > left:
                 most = MAX_FILE_BYTES if size > MAX_FILE_BYTES else MAX_ALL_BYTES

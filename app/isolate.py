@@ -25,9 +25,8 @@ LOOK_PROMPT, LOOK_ANSWER = 120, 24  # tokens of the two requests that tell the p
 def isolation_config(data_dir: Path, named: str, wishes: Wishes, own: Mapping[str, str] | None = None) -> SweepConfig:
     """`named`: a sweep file, a saved backend, or a URL; `own`: keys of [backend] beside a URL. Sends two requests to a
     server that runs. Raises ConfigError."""
-    path = Path(named)
-    if path.suffix in (".toml", ".json"):
-        return with_arms(load_sweep(path, saved_backends(data_dir)), wishes.caps)
+    if is_sweep_file(named):
+        return with_arms(load_sweep(Path(named), saved_backends(data_dir)), wishes.caps)
     saved = saved_backends(data_dir)
     if named in saved:
         return backend_config(named, saved[named], wishes)
@@ -42,6 +41,11 @@ def isolation_config(data_dir: Path, named: str, wishes: Wishes, own: Mapping[st
     kind = sweep_kind(found.as_json()) if found else "openai"
     title = KINDS[kind].title  # no address: the name goes with every shared page
     return backend_config(title, {"kind": kind, "url": url, **(own or {})}, wishes)
+
+
+def is_sweep_file(named: str) -> bool:
+    """By its name, as against a saved backend and a URL."""
+    return Path(named).suffix in (".toml", ".json")
 
 
 def backend_config(name: str, backend: Mapping[str, Any], wishes: Wishes) -> SweepConfig:

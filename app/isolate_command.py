@@ -6,6 +6,9 @@ from pathlib import Path
 from runner.errors import ConfigError
 from runner.isolation_plan import CAPS, Wishes
 
+SIZES = ("duration", "chat_rate", "jobs", "ttft_ms", "gap_ms")  # of the usual load; a sweep file has its own
+OF_A_URL = ("model", "api_key_env")
+
 
 def add_arguments(p: argparse.ArgumentParser) -> None:
     p.add_argument(
@@ -17,8 +20,8 @@ def add_arguments(p: argparse.ArgumentParser) -> None:
     p.add_argument("--duration", type=float, metavar="S", help="measured seconds of each arm (default: by the pace)")
     p.add_argument("--chat-rate", type=float, metavar="R", help="chats a second (default: by the pace)")
     p.add_argument("--jobs", type=int, metavar="N", help="documents to index (default: by the pace)")
-    p.add_argument("--ttft-ms", type=float, default=1000.0, metavar="MS", help="first-token target (default: 1000)")
-    p.add_argument("--gap-ms", type=float, default=150.0, metavar="MS", help="token-gap target (default: 150)")
+    p.add_argument("--ttft-ms", type=float, metavar="MS", help="first-token target (default: 1000)")
+    p.add_argument("--gap-ms", type=float, metavar="MS", help="token-gap target (default: 150)")
     p.add_argument("--model", metavar="M", help="of a URL; default: the first the server lists")
     p.add_argument("--api-key-env", metavar="V", help="of a URL: the variable that holds the key")
     p.add_argument("--report", type=Path, metavar="FILE.html", help="write the shared page")
@@ -30,9 +33,10 @@ def run(args: argparse.Namespace) -> int:
     from app.commands import measure
     from app.isolate import isolation_config
 
-    told = {"model": args.model, "api_key_env": args.api_key_env}
-    own = {k: v for k, v in told.items() if v}
-    config = isolation_config(args.data, args.backend, wishes_of(args), own)
+    wishes = wishes_of(args)
+    _check_unread(args)
+    own = {k: getattr(args, k) for k in OF_A_URL if getattr(args, k)}
+    config = isolation_config(args.data, args.backend, wishes, own)
     path = Path(args.backend)
     return measure(args, config, path if path.is_file() else Path("isolation experiment"))
 
@@ -42,8 +46,23 @@ def wishes_of(args: argparse.Namespace) -> Wishes:
     caps = [part.strip() for part in args.caps.split(",") if part.strip()]
     if not caps or not all(c.isascii() and c.isdigit() and int(c) > 0 for c in caps):
         raise ConfigError(f"--caps {args.caps}: give whole numbers above 0 with commas between, such as 2,4,8")
-    for flag in ("duration", "chat_rate", "jobs", "ttft_ms", "gap_ms"):
+    for flag in SIZES:
         value = getattr(args, flag)
         if value is not None and not 0 < value < 1e9:
             raise ConfigError(f"--{flag.replace('_', '-')} {value:g} must be above 0")
-    return Wishes(tuple(map(int, caps)), args.duration, args.chat_rate, args.jobs, args.ttft_ms, args.gap_ms)
+    given = {"duration_s": args.duration, "chat_rate": args.chat_rate, "jobs": args.jobs}
+    targets = {k: getattr(args, k) for k in ("ttft_ms", "gap_ms") if getattr(args, k) is not None}
+    return Wishes(tuple(map(int, caps)), **given, **targets)
+
+
+def _check_unread(args: argparse.Namespace) -> None:
+    """Raises ConfigError for a flag that a sweep file would silently overrule."""
+    from app.isolate import is_sweep_file
+
+    if not is_sweep_file(args.backend):
+        return
+    for flag in (*SIZES, *OF_A_URL):
+        if getattr(args, flag) is not None:
+            raise ConfigError(
+                f"--{flag.replace('_', '-')} is not read beside a sweep file; change it in {args.backend}"
+            )

@@ -16,6 +16,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("compare")
     finished_sweep(folder, sweep_tables(), "before")
     finished_sweep(folder, sweep_tables([slow]), "after")
+    finished_sweep(folder, sweep_tables([slow]), "later")
     finished_sweep(folder, sweep_tables(), "same")
     return folder
 
@@ -43,7 +44,7 @@ def test_noise_and_better_are_exit_code_0(data: Path, capsys: pytest.CaptureFixt
 
 def test_sweeps_measured_in_turns_are_one_side(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A1+A2 against B1+B2: pooled as repeats."""
-    assert compare(data, "before+same", "after+after", "--json") == 1
+    assert compare(data, "before+same", "after+later", "--json") == 1
     found = json.loads(capsys.readouterr().out)
     assert [s["sweep_id"] for s in found["a"]["sweeps"]] == ["before", "same"]
     assert found["points"][0]["cells_b"] == [0, 0]
@@ -52,6 +53,7 @@ def test_sweeps_measured_in_turns_are_one_side(data: Path, capsys: pytest.Captur
 @pytest.mark.parametrize(("args", "words"), [
     (("before", "nothing"), "no sweep in"),
     (("before", "after+"), "names no sweep"),
+    (("before", "after+aft"), "after is named twice on one side"),
     (("before", "sample_data/none"), "not the folder of a measured sweep"),
 ])  # fmt: skip
 def test_what_names_no_sweep_is_wrong_usage(

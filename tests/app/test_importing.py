@@ -286,3 +286,9 @@ def test_the_command_line_stays_light() -> None:
     code = "import sys, app.cli; app.cli.parser(); print([m for m in ('pandas', 'plotly') if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, cwd=ROOT)
     assert done.stdout == "[]\n"
+
+
+def test_a_device_is_refused_before_it_is_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It has no size and no end."""
+    assert main(["import", "/dev/zero", "--data", str(tmp_path)]) == 2
+    assert capsys.readouterr().err == "goodput: /dev/zero is no file\n"

@@ -97,6 +97,8 @@ def test_a_url_is_looked_at_and_measured_as_what_it_is(tmp_path: Path) -> None:
         (["http://127.0.0.1:9"], "does not answer as it should"),
         (["x", "--caps", "2,none"], "--caps 2,none: give whole numbers"),
         (["x", "--duration", "-1"], "--duration -1 must be above 0"),
+        (["mine.toml", "--ttft-ms", "500"], "--ttft-ms is not read beside a sweep file; change it in mine.toml"),
+        (["mine.toml", "--model", "m"], "--model is not read beside a sweep file; change it in mine.toml"),
     ],
 )
 def test_mistakes_are_one_sentence(
