@@ -17,6 +17,7 @@ from app.words import LANGUAGES, Words, load_words
 from runner.errors import ConfigError
 from storage.data_folder import default_data_folder
 from storage.errors import GoodputError
+from storage.imports import list_imports
 from storage.side_files import SweepSummary
 
 START, NEW, LIVE, RESULTS, COMPARE, WHAT_IF, BACKENDS, METHOD = (
@@ -178,6 +179,10 @@ def chosen_sweep(usable: Sequence[str]) -> SweepSummary | None:
         return sweeps[find_folder(data_dir(), wanted).name]
     except (ConfigError, KeyError):
         w = words()
+        if any(i.import_id == wanted for i in list_imports(data_dir())):
+            st.info(plain(w.text("This was imported from a file; the page Compare shows it.")))
+            st.page_link(COMPARE, label=w.text("Compare"), query_params={"sweeps": wanted})
+            stop()
         st.error(plain(w.text("There is no sweep {id} here; it may have been deleted.", id=wanted)))
         st.page_link(START, label=w.text("Back to the start page"))
         stop()

@@ -107,12 +107,12 @@ def isolation_figure(isolation: Mapping[str, Any], words: Words = ENGLISH, *, da
         type="line", x0=target, x1=target, y0=0, y1=1, yref="paper",
         line={"color": theme.TARGET, "dash": "dash", "width": 2},
     )  # fmt: skip
-    chats = theme.plain("/".join(isolation["interactive"]))
+    chats = "/".join(isolation["interactive"])
     fig.update_layout(
         xaxis={
             "domain": [0, 0.56],
             "range": [-3, 103],
-            "title": {"text": words.text("{name} inside (%)", name=chats)},
+            "title": {"text": theme.folded(words.text("{name} inside (%)", name=chats), NAME_WIDTH)},
         },
         xaxis2={"domain": [0.62, 1], "anchor": "y", "range": [0, 1.9 * most], "title": {"text": title}},
         yaxis={"autorange": "reversed", "type": "category"},

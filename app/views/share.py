@@ -20,6 +20,11 @@ def share_figure(
     shorts = c.short_names(result, words)
     numbers = [v for x in ran if (v := c.load_of(x)[1]) is not None]
     named = None if numbers else {x["cell"]: theme.plain(c.load_name(x, words)) for x in ran}
+    caps = {key for x in ran for key in c.extra_load(x)}
+    if named and len(caps) == 1:  # the axis says what they are
+        (cap,) = caps
+        named = {x["cell"]: theme.plain(c.extra_load(x).get(cap, "")) for x in ran}
+        fig.update_xaxes(title_text=theme.plain(cap))
     for index, (key, name) in enumerate(c.setting_names(result, words).items()):
         mine = [x for x in c.by_load(ran, key) if _of_class(x, class_name).get("share") is not None]
         if mine:

@@ -51,6 +51,15 @@ def test_the_language_can_be_switched_below_a_page_that_ends_early(opened: Open,
     assert "there is" not in wrong.error[0].value.lower()
 
 
+def test_an_import_is_no_lost_sweep(opened: Open, data_dir: Path) -> None:
+    """Its address on the results page leads to the page that shows it."""
+    (data_dir / "imports" / "imp-0123456789ab").mkdir(parents=True)
+    at = opened(ui.RESULTS, "imp-0123456789ab")
+    assert not at.error
+    assert "imported" in at.info[0].value
+    assert at.get("page_link")
+
+
 def test_demo_button_gives_one_sweep_and_leads_to_live(opened: Open, data_dir: Path, started: list[Path]) -> None:
     """A double click, and a click in a second browser, still give one sweep and one worker."""
     at = opened()
