@@ -95,8 +95,8 @@ def test_the_page_picks_what_the_analysis_picks(page: Page, tmp_path: Path, seed
 
 def test_without_the_order_of_requests_the_page_still_counts(page: Page, tmp_path: Path) -> None:
     """A page of very many requests holds counts alone: the same goodput, and a pick by plain intervals."""
-    show(page, tmp_path / "page.html", 0, made(0).requests.drop(columns="request"))
-    targets, alpha, result = scored(0, 7)
+    show(page, tmp_path / "page.html", 3, made(3).requests.drop(columns="request"))
+    targets, alpha, result = scored(3, 7)
     found = follow(page, targets, alpha)
     assert (found["goodput"], found["met"]) == (expected(result)["goodput"], True)
     assert found["picked"]
