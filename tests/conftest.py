@@ -34,7 +34,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling:
-    """One worker takes all real-time tests, the other the rest, file after file."""
+    """One worker takes all real-time tests, the others the rest, file after file."""
     return _ByGroup(config, log)
 
 
