@@ -16,7 +16,7 @@ from tests.engines_support.llama import llama_installed, random_gguf, running_ll
 from tests.engines_support.make_gguf import Size
 
 pytestmark = pytest.mark.llama
-ROUNDS, MOST_ROUNDS = 3, 5
+ROUNDS, MOST_ROUNDS = 3, 8
 FLAGS = ("-np", "1", "-c", "1024", "--no-cache-prompt")
 PROMPTS = Size(hidden=256, layers=8, ffn=1024)  # to read 150 tokens keeps two threads busy for about 0.1 s
 
