@@ -176,15 +176,13 @@ def _cell_facts(
 
 def _crowds(rows: pd.DataFrame, config: SweepConfig) -> dict[str, float]:
     """`crowd_effect` of each class: how many of those that come at random its arrivals find waiting for a first token.
-
     Those whose answers run already are no crowd: with long answers their number changes slowly on an idle server too.
     Dumps, closed loops and what our own dispatcher holds back are no crowds: how many there are is settled beforehand.
     """
     names = rows["class_name"].to_numpy(dtype=object).astype(str)
     random = np.isin(names, [c.name for c in config.classes if _rated(c)]) & _driven_freely(rows)
-    scheduled, end = floats(rows["scheduled_ns"]), floats(rows["end_ns"])
-    first = floats(rows["first_chunk_ns"])
-    served = np.where(np.isnan(first), end, first)
+    scheduled, first = floats(rows["scheduled_ns"]), floats(rows["first_chunk_ns"])
+    served = np.where(np.isnan(first), floats(rows["end_ns"]), first)
     found = in_system(scheduled, scheduled[random], served[random])
     window = rows["in_window"].to_numpy(dtype=bool)
     return {c.name: crowd_effect(found[window & (names == c.name)]) for c in config.classes}
