@@ -106,23 +106,29 @@ def difference_rows(comparison: Comparison, words: Words = ENGLISH) -> list[dict
     for point in comparison["points"]:
         where = point_name(point, words)
         if point["failed"]:
-            kind = str(point["failed"]["error_kind"]).replace("_", " ")
+            kind = c.error_text(str(point["failed"]["error_kind"]), words)
             told = words.text("failed: {kind}", kind=kind)
             side = point["failed"]["side"]
             rows.append({"point": where, "metric": NOTHING, "a": NOTHING, "b": NOTHING, side: told}
                         | {"difference": NOTHING, "verdict": said[point["verdict"]]})  # fmt: skip
+        asked = [(names[metric], metric, found) for metric, found in point["metrics"].items()]
+        asked += [(_of_class(name, words), "share", own["share"]) for name, own in point["classes"].items()]
         rows += [
             {
                 "point": where,
-                "metric": names[metric],
+                "metric": name,
                 "a": _value(metric, found["a"], words),
                 "b": _value(metric, found["b"], words),
                 "difference": difference_text(metric, found, words),
                 "verdict": _verdict(found, said, words),
             }
-            for metric, found in point["metrics"].items()
+            for name, metric, found in asked
         ]
     return rows
+
+
+def _of_class(name: str, words: Words) -> str:
+    return words.text("{metric} of {name}", metric=metric_names(words)["share"], name=name)
 
 
 def _verdict(found: Mapping[str, Any], said: Mapping[str, str], words: Words) -> str:
@@ -249,7 +255,9 @@ def comparison_text(comparison: Comparison) -> str:
     out = [f"A  {_sweeps(comparison['a'])}", f"B  {_sweeps(comparison['b'])}"]
     out += [f"   {d['where']} {d['key']}: {d['a']} -> {d['b']}" for d in differs_rows(comparison, words)]
     head = ["setting", "load", "share", "goodput", "TTFT P50", "TTFT P95", "gap P95", "output tok/s", "verdict"]
-    lines = [head] + [_line(p, words) for p in comparison["points"]]
+    lines = [head]
+    for point in comparison["points"]:
+        lines += [_line(point, words), *_class_lines(point, words)]
     if len(lines) > 1:
         out += ["", *_aligned(lines), ""]
     return "\n".join([*out, *note_sentences(comparison, words), comparison_sentence(comparison, words)])
@@ -261,16 +269,25 @@ def _sweeps(side: Mapping[str, Any]) -> str:
 
 
 def _line(point: Mapping[str, Any], words: Words) -> list[str]:
-    signs = {"better": " better", "worse": " WORSE"}
-    shown = []
-    for metric in METRICS:
-        found = point["metrics"].get(metric)
-        values = [_value(metric, found[s], words) for s in ("a", "b")] if found else [NOTHING]
-        shown.append(" -> ".join(values) + signs.get(found["verdict"] if found else "", ""))
+    shown = [_both(metric, point["metrics"].get(metric), words) for metric in METRICS]
     told = verdict_names(words)[point["verdict"]]
     if point["failed"]:
         told += f": {point['failed']['side'].upper()} failed"
     return [_setting_text(point, words), c.load_name(point, words), *shown, told]
+
+
+def _class_lines(point: Mapping[str, Any], words: Words) -> list[list[str]]:
+    """The share of each class below its point."""
+    empty = [""] * len(METRICS)
+    shares = {name: _both("share", own["share"], words) for name, own in point["classes"].items()}
+    return [[f"  of {name}", "", share, *empty] for name, share in shares.items()]
+
+
+def _both(metric: str, found: Mapping[str, Any] | None, words: Words) -> str:
+    if found is None:
+        return NOTHING
+    sign = {"better": " better", "worse": " WORSE"}.get(found["verdict"], "")
+    return " -> ".join(_value(metric, found[side], words) for side in ("a", "b")) + sign
 
 
 def _aligned(lines: Sequence[Sequence[str]]) -> list[str]:

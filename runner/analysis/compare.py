@@ -1,10 +1,12 @@
 """Before and after: two sweeps, point by point, and whether the second is worse by more than noise."""
 
 from collections.abc import Mapping, Sequence
+from statistics import fmean
 from typing import Any
 
+from runner.analysis.cell_warnings import OTHERS_SHARE
 from runner.analysis.compare_texts import notes_of, reason_of
-from runner.analysis.differences import PROMISES, Difference, adjust, differences
+from runner.analysis.differences import PROMISES, Difference, adjust, class_shares, differences
 from runner.analysis.drift import drift_of
 from runner.analysis.goodput import judge
 from runner.analysis.prepare import Prepared
@@ -44,7 +46,8 @@ def compare(
         failed.append(point["failed"])
     found = adjust(found, [p["paired"] for p in points])
     for point, measured in zip(points, found, strict=True):
-        point["metrics"] = {d.metric: d.as_dict() for d in measured}
+        point["metrics"] = {d.metric: d.as_dict() for d in measured if d.class_name is None}
+        point["classes"] = {d.class_name: {d.metric: d.as_dict()} for d in measured if d.class_name is not None}
         point["verdict"] = _verdict(measured, point["failed"])
     verdict, regression = _overall(found, failed)
     told = {
@@ -80,7 +83,7 @@ def _told(spots: Sequence[Spot]) -> list[Json]:
 
 def _point(a: Spot, b: Spot, names: list[str], unsteady: Mapping[str, float]) -> tuple[Json, list[Difference]]:
     """One matched point, its metrics still without what the other points make of their p values."""
-    doubts = sorted({d for run in (*a.runs, *b.runs) for d in run.doubts})
+    doubts = sorted({d for run in (*a.runs, *b.runs) for d in run.doubts} | _neighbours(a.runs, b.runs))
     point = {
         "setting_a": a.setting,
         "setting_b": b.setting,
@@ -92,6 +95,7 @@ def _point(a: Spot, b: Spot, names: list[str], unsteady: Mapping[str, float]) ->
         "paired": False,
         "unpaired": None,
         "metrics": {},
+        "classes": {},
         "failed": None,
         "doubts": doubts,
         "verdict": "cant_tell",
@@ -104,10 +108,20 @@ def _point(a: Spot, b: Spot, names: list[str], unsteady: Mapping[str, float]) ->
     pairs, why = pair_runs(a, b, names)
     if pairs:
         point |= {"cells_a": [r.facts.cell for r, _ in pairs], "cells_b": [r.facts.cell for _, r in pairs]}
-    measured = differences(pairs, (a.runs, b.runs), names, unsteady)
+    asked = pairs, (a.runs, b.runs), names, unsteady
+    measured = differences(*asked) + class_shares(*asked)
     if doubts:  # told, but nothing follows from them
         measured = [d.doubted() for d in measured]
     return {**point, "paired": bool(pairs), "unpaired": why}, measured
+
+
+def _neighbours(a: Sequence[Run], b: Sequence[Run]) -> set[str]:
+    """A doubt where other programs took more of the machine's processors on one side than on the other."""
+    known = [
+        [r.facts.base["others_share"] for r in side if r.facts.base["others_share"] is not None] for side in (a, b)
+    ]
+    apart = abs(fmean(known[0]) - fmean(known[1])) if all(known) else 0.0
+    return {"machine_busy"} if apart >= OTHERS_SHARE else set()
 
 
 def _flags(runs: Sequence[Run]) -> list[str]:

@@ -22,9 +22,15 @@ METRIC_NAMES = {
 TEXTS = {
     "worse": "B is worse than A: {metric} {b} instead of {a}, with {setting} at {load}.",
     "better": "B is better than A: {metric} {b} instead of {a}, with {setting} at {load}.",
+    "worse_class": "B is worse than A for {class_name}: {metric} {b} instead of {a}, with {setting} at {load}.",
+    "better_class": "B is better than A for {class_name}: {metric} {b} instead of {a}, with {setting} at {load}.",
     "mixed": (
         "B is better in some and worse in other respects: worst is {metric}, {b} instead of {a}, with {setting} at "
         "{load}."
+    ),
+    "mixed_class": (
+        "B is better in some and worse in other respects: worst is {metric} of {class_name}, {b} instead of {a}, with "
+        "{setting} at {load}."
     ),
     "noise": "The difference is noise: nothing that was measured sets A and B apart.",
     "cant_tell": "Nothing can be said: too little was measured on both sides alike.",
@@ -69,8 +75,10 @@ def reason_of(verdict: str, points: Sequence[Json], found: Sequence[Sequence[Dif
         }
     elif verdict in ("worse", "better", "mixed"):
         rows = [(p, d) for p, row in zip(points, found, strict=True) for d in row if d.verdict == wanted]
-        point, d = max(rows, key=lambda row: (row[1].metric in PROMISES, row[1].metric == "share", _size(row[1])))
+        point, d = max(rows, key=_weight)
         values = {"point": points.index(point), **_place(point), "metric": d.metric, "a": d.a, "b": d.b}
+        if d.class_name is not None:
+            template, values = f"{verdict}_class", {**values, "class_name": d.class_name}
     shown = dict(values)
     if "metric" in values:
         metric = values["metric"]
@@ -89,6 +97,12 @@ def _settings(a: Mapping[str, Any], b: Mapping[str, Any]) -> str:
     alike = {k: v for k, v in b.items() if k in a and a[k] == v}
     differ = [f"{k} {b.get(k, '-')} instead of {a.get(k, '-')}" for k in dict.fromkeys([*b, *a]) if k not in alike]
     return ", ".join([describe_setting(alike)] * bool(alike) + differ)
+
+
+def _weight(row: tuple[Json, Difference]) -> tuple[bool, bool, bool, float]:
+    """What is worth the sentence: promises first, the share before goodput, all classes together before one of them."""
+    _, d = row
+    return d.metric in PROMISES, d.metric == "share", d.class_name is None, _size(d)
 
 
 def _size(d: Difference) -> float:

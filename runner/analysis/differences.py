@@ -39,6 +39,7 @@ class Difference:
     n_b: int
     needs: int | None
     p_adjusted: float | None = None
+    class_name: str | None = None  # null: over all classes that are looked at
 
     @property
     def difference(self) -> float | None:
@@ -70,8 +71,9 @@ def differences(
     runs: tuple[Sequence[Run], Sequence[Run]],
     names: Sequence[str],
     unsteady: Mapping[str, float],
+    metrics: Sequence[str] = METRICS,
 ) -> list[Difference]:
-    """All metrics of one point. `pairs`: runs of the same trace, else empty and the sides are taken for themselves.
+    """The metrics of one point. `pairs`: runs of the same trace, else empty and the sides are taken for themselves.
 
     `unsteady`: by metric, how much (as a part) a sweep's own first cell had changed when it was measured again.
     """
@@ -83,8 +85,19 @@ def differences(
     else:
         a, b = (cut(s, [(r.start_ns, r.end_ns) for r in s], section_count(s, names), names) for s in runs)
     in_turns = [run.turn for run in runs[0]] == [run.turn for run in runs[1]]
-    found = [_difference(a, b, metric, bool(pairs), in_turns, unsteady.get(metric, 0.0)) for metric in METRICS]
+    found = [_difference(a, b, metric, bool(pairs), in_turns, unsteady.get(metric, 0.0)) for metric in metrics]
     return [_as_shares(one, pairs, names) if pairs and one.metric == "share" else one for one in found]
+
+
+def class_shares(
+    pairs: Sequence[tuple[Run, Run]],
+    runs: tuple[Sequence[Run], Sequence[Run]],
+    names: Sequence[str],
+    unsteady: Mapping[str, float],
+) -> list[Difference]:
+    """The share of each class by itself, where there are several: one that got better must not hide a worse one."""
+    alone = {name: differences(pairs, runs, [name], unsteady, ("share",)) for name in names if len(names) > 1}
+    return [replace(one, class_name=name) for name, found in alone.items() for one in found]
 
 
 def _as_shares(share: Difference, pairs: Sequence[tuple[Run, Run]], names: Sequence[str]) -> Difference:

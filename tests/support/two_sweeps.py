@@ -45,9 +45,10 @@ def sweep_tables(
     repeats: int = 1,
     n: int = N,
     first: int = 0,
+    class_of: Callable[[int], str] = lambda i: "chat",
     **config: Any,  # noqa: ANN401
 ) -> SweepTables:
-    """One cell of 100 s a setting and repeat: `n` chat requests at moments of the seed; `first` numbers the first."""
+    """One cell of 100 s a setting and repeat: `n` requests at moments of the seed; `first` numbers the first."""
     load = load or {"request_rate": 1.2}
     cells: list[CellRecord] = []
     requests: list[RequestRecord] = []
@@ -58,7 +59,10 @@ def sweep_tables(
             cells.append(make_cell(cell, setting=setting, load=load, repeat=repeat))
             for i in range(n):
                 ttft, gaps = answer(i + repeat)
-                requests.append(make_request(first + i, at_ms=due[i], ttft_ms=ttft, gaps_ms=gaps, cell=cell))
+                name = class_of(i)
+                requests.append(
+                    make_request(first + i, at_ms=due[i], ttft_ms=ttft, gaps_ms=gaps, cell=cell, class_name=name)
+                )
     grid: dict[str, list[Any]] = {}
     for place in [*settings, load]:
         for key, value in place.items():

@@ -115,3 +115,16 @@ def test_what_stands_beside_the_choice_is_translated() -> None:
     assert "slo = { ttft_ms = 1000, gap_ms = 150 }" in nothing["choice"]["reason"]
     untouched = {"reason_templates": ["nothing here"], "reason_values": {}}
     assert no_choice_reason(untouched, Shouting()) == "NOTHING HERE"
+
+
+def test_the_share_of_each_class_stands_below_the_metrics() -> None:
+    """Where a sweep has several: a row each on the page, and a line each below the point in a terminal."""
+    two = {"classes": [CHAT, {**CHAT, "name": "rag"}], "class_of": lambda i: ("chat", "rag")[i % 2]}
+    a, b = sweep(**two), sweep([lambda i: (1500.0 if i % 4 == 1 else 100.0, [20.0])], **two)
+    found = compare([a], [b])
+    *_, chat, other = difference_rows(found)
+    assert (chat["metric"], chat["b"], chat["verdict"]) == ("share inside the targets of chat", "100\u00a0%", "noise")
+    assert (other["metric"], other["b"], other["verdict"]) == ("share inside the targets of rag", "50\u00a0%", "worse")
+    lines = comparison_text(found).splitlines()
+    assert any(line.startswith("  of rag ") and line.endswith("100\u00a0% -> 50\u00a0% WORSE") for line in lines)
+    assert comparison_sentence(found).startswith("B is worse than A: share inside the targets 75\u00a0% instead of 100")

@@ -246,6 +246,46 @@ def test_runs_in_turns_are_told_apart_by_their_own_spread() -> None:
     assert verdicts(compare(a, [run(4 * by) for by in unsteady]))["ttft_p50_ms"] == "worse"
 
 
+@pytest.fixture
+def two_classes() -> dict[str, Any]:
+    """Every second request is of a class of its own, with the targets of a chat."""
+    return {"classes": [CHAT, {**CHAT, "name": "rag"}], "class_of": lambda i: ("chat", "rag")[i % 2]}
+
+
+def test_a_class_that_got_better_does_not_hide_one_that_got_worse(two_classes: dict[str, Any]) -> None:
+    """Half of the chats were late and none is, none of the others was and half are: the share of all is the same three
+    quarters, and a script must stop all the same."""
+
+    def late(every: int) -> Any:  # noqa: ANN401
+        return lambda i: (1500.0 if i % 4 == every else 100.0, [20.0] * 10)
+
+    found = compare([sweep([late(0)], **two_classes)], [sweep([late(1)], **two_classes)])
+    (point,) = found["points"]
+    assert point["metrics"]["share"]["difference"] == 0.0
+    shares = {name: (m["share"]["a"], m["share"]["b"], m["share"]["verdict"]) for name, m in point["classes"].items()}
+    assert shares == {"chat": (0.5, 1.0, "better"), "rag": (1.0, 0.5, "worse")}
+    assert (point["verdict"], found["verdict"], found["regression"]) == ("mixed", "mixed", True)
+    assert "worst is share inside the targets of rag, 50 % instead of 100 %" in found["reason"]
+    json.dumps(found, allow_nan=False)
+
+
+def test_a_small_class_that_got_worse_is_seen_among_many_others(two_classes: dict[str, Any]) -> None:
+    """A third of a class that is a twentieth of the requests: 1.7 points of all, which would be noise."""
+    rare = {**two_classes, "n": 600, "class_of": lambda i: "chat" if i % 20 else "rag"}
+    found = compare([sweep(**rare)], [sweep([lambda i: (100.0 if i % 60 else 1500.0, quick(i)[1])], **rare)])
+    (point,) = found["points"]
+    assert point["metrics"]["share"]["verdict"] == "noise"
+    assert found["regression"] is True
+    assert found["reason"].startswith(
+        "B is worse than A for rag: share inside the targets 67 % instead of 100 %, with "
+    )
+
+
+def test_of_one_class_alone_nothing_is_told_twice() -> None:
+    """Its share is that of all, and was looked at once."""
+    assert compare([sweep()], [sweep([slow])])["points"][0]["classes"] == {}
+
+
 def test_a_side_without_a_sweep_is_refused() -> None:
     """In a sentence, not as an index error."""
     with pytest.raises(ConfigError, match="a sweep on each side"):
