@@ -1,10 +1,10 @@
 """Did the machine change while the sweep ran? The first cell, measured again at the end, against itself.
 
-Both had the same arrivals and lengths, so shares are compared request by request and throughput tenth by tenth of the
-window. A difference counts when it lies beyond its 95 % interval and is large enough to matter.
+Both had the same arrivals and lengths, so shares are compared request by request, at the design effect of the less
+certain one, and throughput tenth by tenth of the window. A difference counts when it lies beyond its 95 % interval and
+is large enough to matter.
 """
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -14,16 +14,16 @@ import numpy as np
 
 from runner.analysis.gaps import Bools, Floats, gap_table
 from runner.analysis.goodput import Judged
-from runner.analysis.intervals import paired_difference
-from runner.analysis.percentiles import interval, nearest_rank
+from runner.analysis.intervals import paired_shares
+from runner.analysis.percentiles import percentiles_with_intervals
 from runner.analysis.prepare import ENDED, CellFacts, Prepared
 from runner.analysis.requests import floats
-from runner.analysis.score import Verdicts, score_cells, verdicts_of
+from runner.analysis.score import Verdicts, crowd_of, score_cells, verdicts_of
+from runner.analysis.student import t95
 from runner.analysis.throughput import throughput
 from runner.config import GapRule, Slo
 
 TENTHS = 10
-T9 = 2.2621571628540993  # two-sided 95 % point of Student's t with 9 degrees of freedom
 SMALLEST_PART = 0.05  # of TTFT and throughput; a simulated engine differs by nothing, and by that every time
 SMALLEST_SHARE = 0.02
 
@@ -34,7 +34,8 @@ class Side:
 
     met: Mapping[tuple[int, str], bool]
     output_tok_per_s: Floats  # in each tenth of the window
-    ttft_ms: Floats  # of the answers that count
+    ttft_ms: Floats  # of the answers that count, in order of arrival
+    deff: float = 1.0  # design effect of the share
 
 
 @dataclass(frozen=True)
@@ -66,8 +67,8 @@ def _share(first: Side, again: Side) -> Change | None:
     both = sorted(first.met.keys() & again.met.keys())
     if not both:
         return None
-    before, after = (np.array([side.met[k] for k in both], dtype=np.float64) for side in (first, again))
-    mean, low, high = paired_difference(after, before)
+    before, after = (np.array([side.met[k] for k in both], dtype=bool) for side in (first, again))
+    mean, low, high = paired_shares(after, before, max(first.deff, again.deff))
     beyond = not low <= 0.0 <= high and abs(mean) >= SMALLEST_SHARE
     return Change("share", float(before.mean()), float(after.mean()), beyond)
 
@@ -76,7 +77,7 @@ def _throughput(first: Floats, again: Floats) -> Change | None:
     before, difference = float(first.mean()), again - first
     if before <= 0:
         return None
-    half = T9 * float(difference.std(ddof=1)) / math.sqrt(len(difference))
+    half = t95(TENTHS - 1) * float(difference.std(ddof=1)) / TENTHS**0.5
     mean = float(difference.mean())
     return Change(
         "output_tok_per_s", before, float(again.mean()), abs(mean) > half and abs(mean) >= SMALLEST_PART * before
@@ -84,12 +85,18 @@ def _throughput(first: Floats, again: Floats) -> Change | None:
 
 
 def _ttft(first: Side, again: Side) -> Change | None:
-    before, after = interval(first.ttft_ms, 0.5), interval(again.ttft_ms, 0.5)
-    if before is None or after is None:
+    before, after = (percentiles_with_intervals(side.ttft_ms) for side in (first, again))
+    a, b = before["p50"], after["p50"]
+    if a is None or b is None:
         return None
-    a, b = (nearest_rank(side.ttft_ms[~np.isnan(side.ttft_ms)], 0.5) for side in (first, again))
-    apart = before[1] < after[0] or after[1] < before[0]
+    apart = _below(before, after) or _below(after, before)
     return Change("ttft_p50_ms", a, b, apart and abs(b - a) >= SMALLEST_PART * a)
+
+
+def _below(lower: Mapping[str, Any], upper: Mapping[str, Any]) -> bool:
+    """Whether one median is surely below the other; a side that is open leaves it in doubt."""
+    high, low = lower["p50_high"], upper["p50_low"]
+    return high is not None and low is not None and bool(high < low)
 
 
 def drift_of(
@@ -106,7 +113,7 @@ def drift_of(
     changes = []
     if first is not None and first.window_s and again.window_s:
         own = verdicts_of(prepared, judged, rule)
-        changes = compare(_side(prepared, first, own), _side(prepared, again, own))
+        changes = compare(*(_side(prepared, facts, own, targets) for facts in (first, again)))
     told = {
         "cell": again.cell,
         "first_cell": 0,
@@ -122,17 +129,18 @@ def drift_alone(prepared: Prepared) -> Prepared:
     return replace(prepared, cells=(prepared.drift,) if prepared.drift else ())
 
 
-def _side(prepared: Prepared, facts: CellFacts, own: Verdicts) -> Side:
+def _side(prepared: Prepared, facts: CellFacts, own: Verdicts, targets: Mapping[str, Slo]) -> Side:
     rows = prepared.requests.iloc[facts.rows].reset_index(drop=True)
     gaps = gap_table(rows)
     record = prepared.tables.cells[prepared.tables.cells["cell"] == facts.cell].iloc[0]
     edges = np.linspace(float(record["window_start_ns"]), float(record["window_end_ns"]), TENTHS + 1)
     tokens = [throughput(rows, gaps, a, b)["output_tok_per_s"] for a, b in pairwise(edges.tolist())]
     counted: Bools = rows["in_window"].to_numpy(dtype=bool) & rows["latency_counts"].to_numpy(dtype=bool)
-    met, could, names = own.met[facts.rows], own.judged[facts.rows], own.names[facts.rows]
+    part = Verdicts(own.met[facts.rows], own.judged[facts.rows], own.names[facts.rows])
     numbers = rows["request"].to_numpy(dtype=np.int64)
     return Side(
-        {(int(numbers[i]), str(names[i])): bool(met[i]) for i in np.flatnonzero(could)},
+        {(int(numbers[i]), str(part.names[i])): bool(part.met[i]) for i in np.flatnonzero(part.judged)},
         np.array(tokens),
         floats(rows["ttft_ms"])[counted],
+        part.share(part.judged, crowd_of(facts, targets)).deff,
     )

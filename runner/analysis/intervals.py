@@ -8,9 +8,8 @@ from functools import lru_cache
 import numpy as np
 
 from runner.analysis.dependence import Z95, as_series, batch_effect
-from runner.analysis.gaps import Bools, Floats
+from runner.analysis.gaps import Bools
 from runner.analysis.percentiles import binomial
-from runner.analysis.student import p_value, t95
 
 BATCHES = 10
 SMALLEST_BATCH = 5
@@ -73,16 +72,6 @@ def pool(shares: Sequence[Share]) -> Share:
     return Share(sum(s.met for s in shares), judged, judged / effective if effective else 1.0)
 
 
-def paired_difference(a: Floats, b: Floats) -> tuple[float, float, float]:
-    """Mean of a - b over the same requests (in order of arrival) and its 95 % interval.
-
-    Raises ValueError for arrays of different or zero length.
-    """
-    mean, error, freedom = _paired(a, b)
-    half = t95(freedom) * error
-    return mean, mean - half, mean + half
-
-
 def paired_shares(a: Bools, b: Bools, deff: float = 1.0) -> tuple[float, float, float]:
     """Share of a minus share of b over the same requests (in order of arrival) and its 95 % interval.
 
@@ -100,18 +89,6 @@ def paired_shares_p_value(a: Bools, b: Bools, deff: float = 1.0) -> float:
     return math.erfc(abs(centre) / error / math.sqrt(2.0))
 
 
-def paired_p_value(a: Floats, b: Floats) -> float:
-    """Two-sided p value of "a and b are equal on average over the same requests": `paired_difference` holds 0 exactly
-    when it is at least .05. 1.0 where all pairs are equal, and for a single pair.
-
-    Raises ValueError for arrays of different or zero length.
-    """
-    mean, error, freedom = _paired(a, b)
-    if mean == 0.0 or math.isinf(error):
-        return 1.0
-    return p_value(mean / error, freedom) if error > 0.0 else 0.0
-
-
 def holm(p_values: Sequence[float]) -> list[float]:
     """P values adjusted for how many were asked, in their order: one below .05 stays a finding although the others
     were tried too (Holm 1979, step-down: (m - j + 1) times the j-th smallest, never falling, at most 1).
@@ -122,21 +99,6 @@ def holm(p_values: Sequence[float]) -> list[float]:
         floor = max(floor, min(1.0, (len(order) - place) * p_values[index]))
         adjusted[index] = floor
     return adjusted
-
-
-def _paired(a: Floats, b: Floats) -> tuple[float, float, int]:
-    """Mean of a - b, its standard error by batch means where n allows, and that error's degrees of freedom."""
-    if len(a) != len(b) or not len(a):
-        raise ValueError("paired values need the same requests on both sides")
-    d = np.asarray(a, dtype=np.float64) - np.asarray(b, dtype=np.float64)
-    mean, n = float(d.mean()), len(d)
-    variance, freedom = (float(d.var(ddof=1)) / n, n - 1) if n > 1 else (math.inf, 1)
-    size = n // BATCHES
-    if size >= SMALLEST_BATCH:
-        means = d[: size * BATCHES].reshape(BATCHES, size).mean(axis=1)
-        of_batches = float(np.var(means, ddof=1)) / BATCHES
-        variance, freedom = max(variance, of_batches), BATCHES - 1
-    return mean, math.sqrt(variance), freedom
 
 
 def _adjusted(a: Bools, b: Bools, deff: float) -> tuple[float, float, float]:

@@ -112,15 +112,6 @@ def ranks(n: int, q: float) -> tuple[int, int]:
     return low, min(high, n + 1)
 
 
-def interval(values: Floats, q: float) -> tuple[float, float] | None:
-    """The 95 % order-statistic interval of percentile q of independent values; null where none exists."""
-    known = np.sort(values[~np.isnan(values)])
-    if len(known) < needs(q):
-        return None
-    low, high = ranks(len(known), q)
-    return float(known[max(low, 1) - 1]), float(known[min(high, len(known)) - 1])
-
-
 def binomial(n: int, q: float) -> Floats:
     """P(B = k) for k = 0..n."""
     log_factorial = np.concatenate([[0.0], np.cumsum(np.log(np.arange(1, n + 1)))])

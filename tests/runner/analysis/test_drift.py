@@ -13,10 +13,12 @@ from tests.support.tables import make_cell, make_config, make_request, make_tabl
 SECONDS = 100
 
 
-def one_a_second(cell: int, ttft_ms: float, late_from: int = SECONDS) -> list[RequestRecord]:
-    """100 requests in the window of 100 s; from `late_from` on they miss their target of 1 s."""
+def one_a_second(cell: int, ttft_ms: float, late_of_five: int = 0) -> list[RequestRecord]:
+    """100 requests in the window of 100 s; of any five, so many miss their target of 1 s."""
     return [
-        make_request(n, cell=cell, at_ms=1000 * n, ttft_ms=ttft_ms if n < late_from else 1500.0, gaps_ms=(10.0,) * 9)
+        make_request(
+            n, cell=cell, at_ms=1000 * n, ttft_ms=ttft_ms if n % 5 >= late_of_five else 1500.0, gaps_ms=(10.0,) * 9
+        )
         for n in range(SECONDS)
     ]
 
@@ -47,8 +49,8 @@ def test_the_same_again_is_no_drift() -> None:
 
 
 def test_a_machine_that_got_slower_is_told_with_its_numbers() -> None:
-    """TTFT 100 -> 130 ms and the last two fifths missed: two metrics in one warning of the sweep."""
-    found = result(one_a_second(2, 130.0, late_from=60))
+    """TTFT 100 -> 130 ms and two of five missed: two metrics in one warning of the sweep."""
+    found = result(one_a_second(2, 130.0, late_of_five=2))
     metrics = found["drift"]["metrics"]
     assert metrics["share"] == {"first": 1.0, "again": 0.6, "differs": True}
     assert metrics["ttft_p50_ms"] == {"first": 100.0, "again": 130.0, "differs": True}
@@ -60,7 +62,7 @@ def test_a_machine_that_got_slower_is_told_with_its_numbers() -> None:
 
 def test_the_repeated_cell_enters_neither_the_cells_nor_the_choice() -> None:
     """However bad it is, the first setting's numbers stay; its own row is beside the others, and adds up."""
-    good, bad = result(one_a_second(2, 100.0)), result(one_a_second(2, 130.0, late_from=0))
+    good, bad = result(one_a_second(2, 100.0)), result(one_a_second(2, 130.0, late_of_five=5))
     for found in (good, bad):
         assert [c["cell"] for c in found["cells"]] == [0, 1]
         assert found["status"] == "done"
@@ -123,3 +125,33 @@ def test_a_median_is_only_another_one_beyond_both_intervals() -> None:
     noisy, other = np.linspace(50, 150, 20), np.linspace(70, 170, 20)
     (change,) = [c for c in compare(Side({}, np.zeros(10), noisy), Side({}, np.zeros(10), other))]
     assert (change.metric, change.differs) == ("ttft_p50_ms", False)
+
+
+def test_one_bunch_of_misses_is_no_drift() -> None:
+    """Twenty of a hundred missed in a row may be a single crowd; spread over the window they are the machine."""
+    kept = {(n, "chat"): True for n in range(SECONDS)}
+    bunch = kept | {(n, "chat"): False for n in range(20)}
+    spread = kept | {(n, "chat"): False for n in range(0, SECONDS, 5)}
+
+    def differs(met: dict[tuple[int, str], bool], deff: float = 1.0) -> bool:
+        nothing = np.zeros(10), np.array([])
+        (change,) = compare(Side(kept, *nothing), Side(met, *nothing, deff))
+        assert (change.first, change.again) == (1.0, 0.8)
+        return change.differs
+
+    assert not differs(bunch)
+    assert differs(spread)
+    assert not differs(spread, deff=20.0)  # five effective requests, as crowds lasted so long
+
+
+def test_a_median_whose_side_is_open_is_no_drift() -> None:
+    """Three fifths of the window slow in one go: too few effective values to say that the median is another one."""
+    first = 100.0 + np.arange(SECONDS) * 0.6180339887498949 % 1.0
+
+    def differs(again: "np.ndarray[Any, np.dtype[np.float64]]") -> bool:
+        (change,) = compare(Side({}, np.zeros(10), first), Side({}, np.zeros(10), again))
+        assert change.again > 400.0
+        return change.differs
+
+    assert differs(first + 300.0)
+    assert not differs(first + np.where(np.arange(SECONDS) < 40, 0.0, 300.0))

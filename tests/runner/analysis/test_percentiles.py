@@ -8,7 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from runner.analysis.gaps import Floats
-from runner.analysis.percentiles import LEVELS, interval, needs, percentiles, percentiles_with_intervals, ranks
+from runner.analysis.percentiles import LEVELS, bounds, needs, percentiles, percentiles_with_intervals, ranks
+
+
+def interval(values: Floats, q: float) -> tuple[float | None, float | None]:
+    """Of independent values."""
+    return bounds(np.sort(values), q)
 
 
 @pytest.mark.parametrize(("q", "n"), [(0.50, 6), (0.90, 36), (0.95, 72), (0.99, 368)])
@@ -42,14 +47,15 @@ def test_interval_ranks_of_the_literature() -> None:
     """The 95 % interval of the median of 10 values is (x_2, x_9), of 20 values (x_6, x_15) (Conover, sign test)."""
     assert interval(np.arange(1.0, 11.0), 0.5) == (2, 9)
     assert interval(np.arange(1.0, 21.0), 0.5) == (6, 15)
-    assert interval(np.arange(5.0), 0.5) is None
+    assert interval(np.arange(5.0), 0.5) == (None, None)
+    assert interval(np.zeros(0), 0.5) == (None, None)
 
 
 def test_interval_covers_the_truth_as_often_as_it_says() -> None:
     """Over 1000 uniform samples of 100 the interval of P90 holds 0.9 in at least 94 % (it is conservative)."""
     rng = np.random.default_rng(7)
     found = [interval(rng.random(100), 0.9) for _ in range(1000)]
-    assert np.mean([f is not None and f[0] <= 0.9 <= f[1] for f in found]) >= 0.94
+    assert np.mean([low is not None and high is not None and low <= 0.9 <= high for low, high in found]) >= 0.94
 
 
 @settings(max_examples=40)
@@ -62,9 +68,10 @@ def test_percentiles_are_observed_ordered_and_inside_their_interval(values: list
     assert set(told) <= set(values)
     assert told == sorted(told)
     for q, value in zip((0.5, 0.9, 0.95, 0.99), told, strict=True):
-        bounds = interval(array, q)
-        assert bounds is not None
-        assert bounds[0] <= value <= bounds[1]
+        low, high = interval(array, q)
+        assert low is not None
+        assert high is not None
+        assert low <= value <= high
 
 
 @pytest.mark.parametrize(
@@ -98,9 +105,10 @@ def test_intervals_of_independent_values_are_the_plain_ones() -> None:
 
 
 def test_too_few_values_say_how_many_are_needed() -> None:
-    """Nothing at all, and five values: every level is null and wants 6, 36, 72, 368."""
+    """Nothing at all, and five values among failed requests: every level is null and wants 6, 36, 72, 368."""
     for n in (0, 5):
-        found = percentiles_with_intervals(np.arange(float(n)))
+        values = np.concatenate([np.arange(float(n)), np.full(400, math.nan)])  # as of requests that all failed
+        found = percentiles_with_intervals(values)
         assert {found[f"{name}{side}"] for name in LEVELS for side in ("", "_low", "_high")} == {None}
         assert found["needs"] == {"p50": 6, "p90": 36, "p95": 72, "p99": 368}
         assert found["n"] == n
@@ -109,9 +117,10 @@ def test_too_few_values_say_how_many_are_needed() -> None:
 def test_values_that_come_in_bunches_count_less() -> None:
     """Each value 10 times in a row is hardly more than one: a wider interval, and sides that are open."""
     bunched = np.repeat(independent(40), 10)
-    plain, found = interval(bunched, 0.5), percentiles_with_intervals(bunched)
-    assert plain is not None
-    assert found["p50_high"] - found["p50_low"] > 1.5 * (plain[1] - plain[0])
+    (low, high), found = interval(bunched, 0.5), percentiles_with_intervals(bunched)
+    assert low is not None
+    assert high is not None
+    assert found["p50_high"] - found["p50_low"] > 1.5 * (high - low)
     assert found["p95_low"] is not None
     assert found["p95_high"] is None
     assert found["needs"]["p95"] > 400

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from runner.analysis.gaps import Floats
 from runner.analysis.requests import request_table
 from runner.analysis.steady import mser5, no_steady_state, overload_signs
 from storage.records import RequestRecord
@@ -22,6 +23,27 @@ def test_a_drift_has_no_steady_state() -> None:
     """A value that rises through the whole series is cut at its half: nothing to cut away."""
     assert no_steady_state(np.arange(400.0))
     assert mser5(np.arange(400.0)) == 200
+
+
+def test_mser_worked_by_hand() -> None:
+    """Twenty batch means 19, 1, -1, 1, …: of all the score is (361 + 19 - 20) / 400 = .9, without the first (19 - 1/19)
+    / 361 = .0525, without two 18 / 324 = .0556, and it rises from there: one batch of five is cut."""
+    means = np.array([19.0] + [1.0, -1.0] * 9 + [1.0])
+    spread = np.array([-2.0, -1.0, 0.0, 1.0, 2.0])  # within a batch: it does not count
+    assert mser5((means[:, None] + spread).ravel()) == 5
+    assert mser5(means.repeat(5)[5:]) is None  # 95 values
+
+
+@pytest.mark.parametrize("start", [np.arange(10.0), np.arange(20.0, 10.0, -1.0)])
+def test_a_ramp_to_a_plateau_is_cut_whichever_way_it_goes(start: Floats) -> None:
+    """The examples of the kim-convergence library: ten values from 0 up or from 20 down to 10, then a thousand within
+    a half of it: cut behind the ramp, and long before the half. A climb over more than half of them is no start."""
+    noise = np.random.default_rng(12345).random(2000) - 0.5
+    cut = mser5(np.concatenate([start, 10.0 + noise[:1000]]))
+    assert cut is not None
+    assert 10 <= cut < 250
+    climb = np.minimum(np.arange(2000) / 120.0, 10.0) + noise
+    assert no_steady_state(climb)
 
 
 def test_equal_values_are_steady_and_few_values_say_nothing() -> None:
