@@ -72,10 +72,19 @@ def classify_http_error(
     except (ValueError, RecursionError):
         parsed = None
     code, words, message = _describe(parsed) if isinstance(parsed, dict) else (None, "", _without_tags(raw))
+    if 300 <= status < 400:
+        return "http_error", _redirect(status, headers, secrets), None
     kind = _kind(status if status >= 400 else code, f"{words} {message}")
     told = _plain(message, secrets)
     detail = f"HTTP {status}: {told}"[:_DETAIL_CHARS] if told else f"HTTP {status}"
     return kind, detail, _retry_after(headers)
+
+
+def _redirect(status: int, headers: Mapping[str, str], secrets: Iterable[str]) -> str:
+    """A key must go where the user said and nowhere else, so a redirect is an answer and no way."""
+    onward = next((value for name, value in headers.items() if name.lower() == "location"), "")
+    where = _plain(onward, secrets)[:300] or "to an address that it does not name"
+    return f"HTTP {status}: the server sends elsewhere, {where}; that is not followed: give the address itself"
 
 
 def error_in_stream(event_name: str, data: str, chunk: Json | None) -> tuple[str, str] | None:

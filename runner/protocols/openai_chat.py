@@ -38,7 +38,8 @@ def _take(chunk: Json, stamp: int, answer: Answer) -> None:
             continue
         answer.note_finish(choice.get("finish_reason"))
         answer.note_usage(choice.get("usage"))
-        message = choice.get("delta") or choice.get("message")
+        # a whole message behind its own pieces is a repeat, as some servers send it with an empty last delta
+        message = choice.get("delta") or (None if answer.stamps else choice.get("message"))
         if not isinstance(message, dict):
             text += text_in(choice.get("text"))  # servers that answer both endpoints in the older form
             continue

@@ -8,9 +8,10 @@ say nothing about an answer and are ignored. Bytes that are no UTF-8 become U+FF
 An event carries the stamp of the read that brought the end of its blank line, since no client can act on it
 earlier. CR ends a line at once: waiting for a possible LF would date an event to the next read.
 
-One liberty is taken: servers that leave the blank lines out are understood. Data that is a whole JSON object (or the
+Two liberties are taken. Servers that leave the blank lines out are understood: data that is a whole JSON object (or the
 end mark) is an event when the next `data` line comes, dated to the read that completed it; as the beginning of a
-longer JSON text it would make no sense.
+longer JSON text it would make no sense. And a field `error` is data of an event of that name: llama.cpp told errors so
+till late in 2025 (https://github.com/coddy-project/coddy-agent/pull/106).
 """
 
 import json
@@ -51,7 +52,7 @@ class SseParser:
         events: list[Event] = []
         for line in self._lines(data):
             if line:
-                if self._data and line.startswith(b"data:") and _is_whole(self._data):
+                if self._data and line.startswith((b"data:", b"error:")) and _is_whole(self._data):
                     events.append((self._line_stamp, _text(self._name), _text(b"\n".join(self._data))))
                     self._data, self._name = [], b""
                 self._take_line(stamp, line)
@@ -110,6 +111,10 @@ class SseParser:
             self._data_stamp = self._line_stamp = stamp
         elif name == b"event":
             self._name = value.removeprefix(b" ")
+        elif name == b"error":
+            self._name = b"error"
+            self._data.append(value.removeprefix(b" "))
+            self._data_stamp = self._line_stamp = stamp
 
 
 def _is_whole(lines: list[bytes]) -> bool:

@@ -72,6 +72,16 @@ def test_an_empty_body_still_gives_a_detail() -> None:
     assert classify_http_error(500, {}, b"") == ("server_error", "HTTP 500", None)
 
 
+@pytest.mark.parametrize("body", [b"", b"<html>Temporary Redirect: service unavailable</html>"])
+def test_a_redirect_says_where_to(body: bytes) -> None:
+    """It is not followed, since the key would go along; its page is no word of the server."""
+    headers = {"Location": "https://u:SECRET123@box/v1/chat/completions"}
+    kind, detail, wait_s = classify_http_error(307, headers, body)
+    assert (kind, wait_s) == ("http_error", None)
+    assert detail.startswith("HTTP 307: the server sends elsewhere, https://***@box/v1/chat/completions;")
+    assert "not followed" in classify_http_error(302, {}, body)[1]
+
+
 def test_details_are_bounded_and_hold_no_secret() -> None:
     """A server that echoes the key or the whole prompt does not fill the database with it."""
     body = json.dumps({"error": {"message": "Incorrect API key provided: sk-test-SECRET123 " + "x" * 9000}}).encode()

@@ -70,3 +70,10 @@ def test_unicode_line_separators_do_not_end_a_line() -> None:
 def test_an_empty_stream_and_empty_reads_have_no_events() -> None:
     """Nothing in, nothing out."""
     assert parse() == parse(b"", b"") == []
+
+
+def test_an_error_field_is_an_event_of_that_name() -> None:
+    """llama.cpp told errors so until late in 2025; data before it is an event of its own."""
+    assert parse(b'error: {"code":400}\n\ndata: [DONE]\n\n') == [(1, "error", '{"code":400}'), (1, "", "[DONE]")]
+    assert parse(b'data: {"a":1}\n', b"error: no\n\n") == [(1, "", '{"a":1}'), (2, "error", "no")]
+    assert parse(b"err", b"or: x\r\n\r\n") == [(2, "error", "x")]

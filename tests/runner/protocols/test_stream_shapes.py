@@ -103,6 +103,63 @@ def test_text_after_an_error_does_not_count_and_the_first_error_stands() -> None
     assert (facts.text, facts.error_detail, facts.saw_terminator) == ("a", "first", True)
 
 
+ERROR_FIELD = (
+    b'error: {"code":400,"message":"the request exceeds the available context size. try increasing the context size",'
+    b'"type":"invalid_request_error"}\n\n'
+)
+
+
+@pytest.mark.parametrize("before", [0, 2])
+@pytest.mark.parametrize("api", ["openai_chat", "openai_completions", "llamacpp_completion"])
+def test_the_error_field_of_older_llama_cpp_ends_the_answer(api: str, before: int) -> None:
+    """Ended by [DONE] as if nothing had happened, it is neither a good answer nor an empty one."""
+    chunk: dict[str, Any] = {"choices": [{"text": "a", "delta": {"content": "a"}}], "content": "a"}
+    facts = read([*sse(*[chunk] * before, done=False), (8, ERROR_FIELD), (9, b"data: [DONE]\n\n")], api)
+    assert (facts.error_kind, len(facts.chunk_stamps_ns)) == ("context_overflow", before)
+    assert "available context size" in (facts.error_detail or "")
+
+
+TOKEN_OF: dict[str, dict[str, Any]] = {
+    "openai_chat": {"choices": [{"delta": {"content": "a"}}]},
+    "openai_completions": {"choices": [{"text": "a"}]},
+    "llamacpp_completion": {"content": "a"},
+    "ollama_chat": {"message": {"content": "a"}, "done": False},
+    "ollama_generate": {"response": "a", "done": False},
+    "tgi_generate_stream": {"token": {"text": "a"}},
+}
+ERRORS = (
+    '{"error": {"message": "out of memory", "code": 500}}',
+    '{"error": "out of memory"}',
+    '{"object": "error", "message": "out of memory", "code": 500}',
+    '{"type": "error", "error": {"message": "out of memory"}}',
+    '{"error": "out of memory", "error_type": "generation"}',
+)
+
+
+@pytest.mark.parametrize("error", ERRORS)
+@pytest.mark.parametrize("api", TOKEN_OF)
+def test_an_error_in_mid_stream_is_one_in_every_dialect(api: str, error: str) -> None:
+    """With what came before it, and nothing of what comes after; as an event, as a line, and at the very start."""
+    token = json.dumps(TOKEN_OF[api])
+    lines = [token, token, error, token]
+    events = [(i, f"data: {line}\n\n".encode()) for i, line in enumerate(lines)]
+    rows = [(i, f"{line}\n".encode()) for i, line in enumerate(lines)]
+    for reads in (rows if api.startswith("ollama") else events, [(0, b"".join(data for _, data in events))]):
+        facts = read(reads, api)
+        assert (facts.error_kind, facts.text, len(facts.chunk_stamps_ns)) == ("out_of_memory", "aa", 2)
+    first = read([(0, f"data: {error}\n\n".encode())], api)
+    assert (first.error_kind, first.text) == ("out_of_memory", "")
+
+
+def test_the_whole_answer_once_more_is_no_new_text() -> None:
+    """Some servers repeat it as `message` beside an empty last delta; alone it is the answer of one that does not
+    stream."""
+    whole = {"choices": [{"delta": {}, "message": {"content": "ab"}, "finish_reason": "stop"}]}
+    facts = read(sse(delta(content="a"), delta(content="b"), whole))
+    assert (facts.text, len(facts.chunk_stamps_ns), facts.finish_reason) == ("ab", 2, "stop")
+    assert read(sse(whole)).text == "ab"
+
+
 def test_an_end_mark_without_a_line_end_is_seen() -> None:
     """The last bytes of a clean stream count, with or without the blank line."""
     facts = read([(1, b'data: {"choices":[{"delta":{"content":"a"}}]}\n\n'), (2, b"data: [DONE]")])
