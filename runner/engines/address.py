@@ -9,6 +9,7 @@ import httpx
 import psutil
 
 from runner.load.targets import allowed_hosts, refusal
+from runner.protocols.dialects import without_endpoint
 
 
 def is_web_address(url: str) -> bool:
@@ -25,9 +26,9 @@ def is_web_address(url: str) -> bool:
 
 
 def server_root(url: str) -> str:
-    """The URL as users have it at hand without a trailing slash and without /v1 or what follows it."""
-    parts = urlsplit(url if "://" in url else f"http://{url}")
-    path = parts.path.rstrip("/")
+    """The URL as users have it at hand without a trailing slash, an endpoint of any dialect, /v1 or what follows it."""
+    parts = urlsplit(url.strip() if "://" in url else f"http://{url.strip()}")
+    path = without_endpoint(parts.path)
     path = path.partition("/v1/")[0] if "/v1/" in path else path.removesuffix("/v1")
     return urlunsplit((parts.scheme, parts.netloc, path, "", ""))
 

@@ -58,13 +58,18 @@ def endpoint(base_url: str, api: str) -> str:
     a path in front of these (a reverse proxy's) and a query are kept.
     """
     parts = urlsplit(base_url.strip() if "://" in base_url else f"http://{base_url.strip()}")
-    root = _KNOWN_ENDS.sub("", parts.path.rstrip("/")).rstrip("/")
+    root = without_endpoint(parts.path)
     path = DIALECTS[api].path
     if path.startswith("/v1/") and _VERSION.search(root):
         path = path.removeprefix("/v1")
     elif not path.startswith("/v1/"):
         root = root.removesuffix("/v1")
     return urlunsplit((parts.scheme, parts.netloc, root + path, parts.query, ""))
+
+
+def without_endpoint(path: str) -> str:
+    """The path of a URL without the endpoint that was pasted with it, and without a slash at its end."""
+    return _KNOWN_ENDS.sub("", path.rstrip("/")).rstrip("/")
 
 
 def says_done(tail: bytes) -> bool:

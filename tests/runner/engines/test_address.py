@@ -16,12 +16,18 @@ from runner.engines.address import host_and_port, is_web_address, port_is_taken,
         ("http://box:8080/v1/", "http://box:8080"),
         ("http://box:8080/v1/chat/completions", "http://box:8080"),
         ("https://box/llm/v1", "https://box/llm"),
+        ("http://box:11434/api/chat", "http://box:11434"),
+        ("http://box:11434/api/", "http://box:11434"),
+        ("http://box/llm/completion", "http://box/llm"),
+        ("http://box:3000/generate_stream", "http://box:3000"),
+        ("HTTP://box:8080/v1", "http://box:8080"),
+        (" box:8080/v1 ", "http://box:8080"),
         ("box:8080", "http://box:8080"),
         ("http://[::1]:8080/v1?x=1#y", "http://[::1]:8080"),
     ],
 )
 def test_root_is_found_from_any_form_of_the_url(url: str, root: str) -> None:
-    """With or without /v1, a trailing slash, a sub-path, a scheme."""
+    """With or without /v1, a trailing slash, a sub-path, a scheme, an endpoint of any dialect."""
     assert server_root(url) == root
 
 
