@@ -1,6 +1,7 @@
 """Which server answered, from what it says to GET requests: by its own words, never by its port. PURE."""
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -22,6 +23,7 @@ OWNERS = {
     "tabbyapi": "tabbyapi", "koboldcpp": "koboldcpp", "goodput-lab": "simulated",
 }  # fmt: skip
 KEY_WANTED = (401, 403)
+_UNFIT = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")  # of a name: control characters, halves of surrogate pairs
 
 
 @dataclass(frozen=True)
@@ -67,8 +69,8 @@ def identify(answers: Answers) -> Identity | None:
         return None
     engine = KINDS[kind]
     models = model_names(_at(answers, MODELS).json) or model_names(_at(answers, "/api/tags").json)
-    model_id = _at(answers, "/info").json.get("model_id")
-    if not models and isinstance(model_id, str):
+    model_id = _said(_at(answers, "/info").json.get("model_id"))
+    if not models and model_id:
         models = (model_id,)
     needs_key = (
         _at(answers, MODELS).status in KEY_WANTED or _at(answers, "/api/extra/version").json.get("protected") is True
@@ -97,10 +99,15 @@ def model_names(listing: Mapping[str, Any]) -> tuple[str, ...]:
         rows = listing.get(key)
         if isinstance(rows, list):
             found = [row.get("id") or row.get("name") or row.get("model") for row in rows if isinstance(row, dict)]
-            names = tuple(name for name in found if isinstance(name, str) and name)
+            names = tuple(filter(None, map(_said, found)))
             if names:
                 return names
     return ()
+
+
+def _said(value: object) -> str | None:
+    """A name that can be shown, sent and stored as it is; None for anything else."""
+    return value if isinstance(value, str) and value and not _UNFIT.search(value) else None
 
 
 def owner(listing: Mapping[str, Any]) -> str | None:
@@ -235,7 +242,7 @@ _VERSION_AT = {
 def _version(answers: Answers, kind: str) -> str | None:
     found = _at(answers, "/props").json.get("build_info") if kind == "llama_cpp" else None
     found = _at(answers, _VERSION_AT[kind]).json.get("version") if kind in _VERSION_AT else found
-    return found if isinstance(found, str) and found else None
+    return _said(found)
 
 
 def _metrics_text(answers: Answers) -> str:

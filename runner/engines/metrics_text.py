@@ -84,9 +84,17 @@ def read_iteration_buckets(text: str, model: str | None = None) -> str | None:
     points = parse_points(_lines_of(text, {ITERATION_TOKENS_BUCKET}))
     counts: dict[str, float] = {}
     for point in _of_model(points, model):
-        if point.value is not None and "le" in point.labels:
-            counts[point.labels["le"]] = counts.get(point.labels["le"], 0.0) + point.value
+        bound = point.labels.get("le", "")
+        if point.value is not None and _is_number(bound):
+            counts[bound] = counts.get(bound, 0.0) + point.value
     return json.dumps(counts) if counts else None
+
+
+def _is_number(text: str) -> bool:
+    try:
+        return not math.isnan(float(text))
+    except ValueError:
+        return False
 
 
 def _bare(name: str) -> str:

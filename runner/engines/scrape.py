@@ -164,7 +164,7 @@ class Scraper:
         key = self._source.key if same_origin(url, self._source.base_url) else None
         headers = {"Authorization": f"Bearer {key}"} if key else {}
         async with self._http.stream("GET", url, headers=headers, follow_redirects=False) as response:
-            if not response.is_redirect:
+            if not response.has_redirect_location:
                 return await _page(response)
             onward = str(response.url.join(response.headers["location"]))
         if redirects == 0 or not same_origin(onward, url):

@@ -24,14 +24,14 @@ def parse_slots(text: str, kv_unified: bool | None) -> Slots | None:
         busy = [s for s in slots if s["is_processing"]]
         used = sum(int(s.get("n_prompt_tokens", 0)) for s in busy)
         cells = [int(s["n_ctx"]) for s in slots]
-    except (ValueError, TypeError, KeyError, AttributeError):
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
         return None
     if not cells:
         return None
     if kv_unified is None and len(cells) > 1:
         return Slots(len(busy), len(cells), None)
     total = max(cells) if kv_unified else sum(cells)
-    return Slots(len(busy), len(cells), min(1.0, used / total) if total else None)
+    return Slots(len(busy), len(cells), max(0, min(used, total)) / total if total > 0 else None)
 
 
 def kv_is_unified(start_line: str | None) -> bool | None:

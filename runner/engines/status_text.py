@@ -8,5 +8,5 @@ def parse_status(text: str) -> dict[str, float] | None:
     try:
         status = json.loads(text)
         return {"running": 0.0 if int(status["idle"]) else 1.0, "waiting": float(max(0, int(status["queue"])))}
-    except (ValueError, TypeError, KeyError, OverflowError):
+    except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
         return None

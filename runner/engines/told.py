@@ -68,14 +68,14 @@ def difference(asked: Mapping[str, Scalar], told: Mapping[str, Scalar]) -> str |
 def _plain(value: Scalar) -> float | str:
     try:
         return str(value).lower() if isinstance(value, bool) else float(value)
-    except ValueError:
+    except (ValueError, OverflowError):
         return str(value).lower()
 
 
 def _json(text: str) -> dict[str, Any]:
     try:
         page = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return page if isinstance(page, dict) else {}
 

@@ -201,6 +201,14 @@ def test_tokens_a_step_are_kept_as_buckets_over_all_engines_of_the_model() -> No
     assert (counts["1.0"], counts["128.0"]) == (398, 4367)
 
 
+@pytest.mark.parametrize("bound", ["many", "", "NaN"])
+def test_a_bucket_without_a_number_for_its_bound_is_left_out(bound: str) -> None:
+    """Bounds are compared when the result is made: a page must not be able to stop that."""
+    name = "vllm:iteration_tokens_total_bucket"
+    text = f'{name}{{le="{bound}"}} 3\n{name}{{le="+Inf"}} 4\n'
+    assert json.loads(read_iteration_buckets(text) or "") == {"+Inf": 4}
+
+
 def test_a_broken_line_costs_only_itself() -> None:
     """A torn page still gives what its whole lines say."""
     text = "vllm:num_requests_running 3\nvllm:num_requests_waiting{ 4\n# TYPE\nvllm:kv_cache_usage_perc 0.5\nvllm:num"

@@ -69,6 +69,13 @@ def test_a_redirect_is_followed_within_its_origin_only() -> None:
     assert "sends elsewhere" in scraper.hint
 
 
+def test_a_redirect_to_nowhere_is_no_page() -> None:
+    """302 without a Location costs this look, not the cell."""
+    (sample,), scraper = scrape(always(302, ""))
+    assert sample is None
+    assert not scraper.blind
+
+
 def test_an_endless_redirect_ends() -> None:
     """A page that sends to itself for ever is given up."""
     (sample,), scraper = scrape(always(307, "", {"Location": "/metrics"}))

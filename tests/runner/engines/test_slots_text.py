@@ -37,10 +37,26 @@ def test_unknown_cache_layout_means_unknown_use() -> None:
     assert seen == Slots(4, 4, None)
 
 
-@pytest.mark.parametrize("text", ["", "[1]", "{}", '{"error":{"code":501}}', "null", '[{"id":0}]', "<html>", '["a"]'])
+# numbers that are none, and lists inside lists: no fault of ours, whoever sends them
+HOSTILE = (
+    '[{"is_processing":true,"n_ctx":1e999}]',
+    '[{"is_processing":true,"n_ctx":8,"n_prompt_tokens":Infinity}]',
+    pytest.param("[" * 100_000, id="nested"),
+)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[1]", "{}", '{"error":{"code":501}}', "null", '[{"id":0}]', "<html>", '["a"]', *HOSTILE]
+)
 def test_what_is_no_slot_list_gives_nothing(text: str) -> None:
     """An error object, HTML or foreign JSON is no slot list."""
     assert parse_slots(text, kv_unified=False) is None
+
+
+def test_a_share_of_the_cache_is_a_share_whatever_the_numbers() -> None:
+    """More in use than there is room for is all of it."""
+    seen = parse_slots(f'[{{"is_processing":true,"n_ctx":8,"n_prompt_tokens":{"9" * 400}}}]', kv_unified=False)
+    assert seen == Slots(1, 1, 1.0)
 
 
 @pytest.mark.parametrize(

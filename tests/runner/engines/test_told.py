@@ -21,7 +21,7 @@ def test_each_server_tells_in_its_own_words() -> None:
     }
 
 
-@pytest.mark.parametrize("text", ["", "no", "[]", "{", "null"])
+@pytest.mark.parametrize("text", ["", "no", "[]", "{", "null", pytest.param("[" * 100_000, id="nested")])
 def test_a_page_that_tells_nothing_contradicts_nothing(text: str) -> None:
     """A proxy's error page, an empty answer."""
     assert read_props(text) == read_server_info(text) == read_cache_info(text) == {}
@@ -37,6 +37,7 @@ def test_a_page_that_tells_nothing_contradicts_nothing(text: str) -> None:
             {"block_size": "16", "prefix": "True", "kind": "fp8"},
             None,
         ),
+        ({"n": 10**400}, {"n": 10**400}, None),
         ({"n": 1, "b": 2}, {"n": 4, "b": 3}, "the server says that it runs with n 4 instead of 1, b 3 instead of 2"),
     ],
 )
