@@ -1,5 +1,6 @@
 """The engine's output: pumped from its pipes into a bounded file, without secrets, its last lines at hand."""
 
+import contextlib
 import threading
 import time
 from collections import deque
@@ -47,7 +48,8 @@ class EngineLog:
             thread.join(max(0.0, deadline - time.monotonic()))
         with self._writing:
             if self._out is not None:  # opened anew should a child have more to say
-                self._out.close()
+                with contextlib.suppress(OSError):
+                    self._out.close()
                 self._out = None
 
     def _pump(self, pipe: IO[bytes]) -> None:
@@ -58,13 +60,14 @@ class EngineLog:
                 self._write(line.encode())
 
     def _write(self, data: bytes) -> None:
-        """Appends; beyond half the bound the file becomes engine.log.1 and a new one begins."""
-        with self._writing:
+        """Appends; beyond half the bound the file becomes engine.log.1 and a new one begins. A full disk ends the log,
+        not the engine: what it says is still read and kept at hand."""
+        with self._writing, contextlib.suppress(OSError):
             out = self._out or self._path.open("ab")
             if out.tell() + len(data) > self._max_bytes // 2 and out.tell():
                 out.close()
                 self._path.replace(self._path.with_name(self._path.name + ".1"))
                 out = self._path.open("ab")
+            self._out = out
             out.write(data)
             out.flush()
-            self._out = out

@@ -4,6 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from runner.engines.engine_log import EngineLog
 
 
@@ -49,3 +51,11 @@ def test_each_start_adds_its_header(tmp_path: Path) -> None:
     lines = (tmp_path / "engine.log").read_text().splitlines()
     assert lines == ["=== first", "hello from the first", "=== second", "hello from the second"]
     assert log.text() == "hello from the second"
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
+def test_a_full_disk_ends_the_log_and_not_the_engine() -> None:
+    """The engine's pipe is read on, so that it never blocks, and its last lines stay at hand."""
+    log = EngineLog(Path("/dev/full"), "start", [])
+    run(log, "for n in range(20000): print(f'line {n:06d}')")
+    assert log.text().splitlines()[-1] == "line 019999"
