@@ -9,15 +9,18 @@ from pydantic_core import PydanticCustomError
 
 from runner.config_checks import LOAD_AXES as LOAD_AXES
 from runner.config_checks import (
+    MOST_BITS,
     MOST_REQUESTS,
+    MOST_WORKERS,
     OF_A_CLASS,
     check_arrivals,
     check_caps_of_none,
     check_grid,
     check_search,
+    too_large,
 )
 from runner.config_checks import is_load_key as is_load_key
-from runner.config_errors import plain_error
+from runner.config_errors import one_line, plain_error
 from runner.errors import ConfigError
 from runner.search.budget_text import budget_seconds
 from runner.secret_names import VARIABLE, holds_secret, is_secret_name, secret_flags
@@ -76,8 +79,8 @@ class Length(_Model):
 
     fixed: int | None = Field(None, ge=1, le=MOST_TOKENS)
     uniform: tuple[int, int] | None = None
-    p50: float | None = Field(None, gt=0, le=MOST_TOKENS)
-    p90: float | None = Field(None, gt=0, le=MOST_TOKENS)
+    p50: float | None = Field(None, ge=1, le=MOST_TOKENS)
+    p90: float | None = Field(None, ge=1, le=MOST_TOKENS)
     max: int | None = Field(None, ge=1, le=MOST_TOKENS)
 
     @model_validator(mode="after")
@@ -97,14 +100,14 @@ class Length(_Model):
 class Slo(_Model):
     """First-token target T1, token-gap target T2, and the rule that turns gaps into yes or no."""
 
-    ttft_ms: float = Field(gt=0)
-    gap_ms: float = Field(gt=0)
+    ttft_ms: float = Field(gt=0, le=1000 * MOST_S)
+    gap_ms: float = Field(gt=0, le=1000 * MOST_S)
     rule: GapRule = "p99_gap"
     fluidity: float = Field(0.9, gt=0, le=1)  # used by rule = "fluidity" only
 
 
 class Closed(_Model):
-    concurrency: int = Field(ge=1, le=100_000)
+    concurrency: int = Field(ge=1, le=MOST_WORKERS)
     think_s: Seconds = Field(0.0, ge=0)
 
 
@@ -117,13 +120,13 @@ class RequestClass(_Model):
     """One class of the mix. Exactly one of weight, rate, closed, trace, dump says when its requests come."""
 
     name: str = Field(pattern=r"^[a-z][a-z0-9_]*$")
-    weight: float | None = Field(None, gt=0)
+    weight: float | None = Field(None, gt=0, le=1e9)
     rate: float | None = Field(None, gt=0)  # requests/s, not scaled by request_rate
     closed: Closed | None = None
     trace: str | None = None
     dump: Dump | None = None
     arrival: Literal["constant", "poisson", "gamma"] = "poisson"
-    cv: float = Field(1.0, gt=0)  # coefficient of variation of gamma gaps
+    cv: float = Field(1.0, ge=0.01, le=100)  # coefficient of variation of gamma gaps
     prompt_tokens: Annotated[Length, BeforeValidator(_length)]
     output_tokens: Annotated[Length, BeforeValidator(_length)]
     priority: int = Field(0, ge=-(2**31), lt=2**31)
@@ -346,6 +349,8 @@ def parse_sweep(raw: object, source: str, backends: dict[str, Any] | None = None
             )
         control = {"control": saved["control"]} if "control" in saved else {}
         raw = {**control, **raw, "backend": {k: v for k, v in saved.items() if k != "control"}}
+    if key := too_large(raw):
+        raise ConfigError(f"{source}: {one_line(key)} has a number of more than {MOST_BITS} bits; give a smaller one")
     try:
         return SweepConfig.model_validate(raw)
     except ValidationError as e:

@@ -9,6 +9,21 @@ if TYPE_CHECKING:
 LOAD_AXES = ("request_rate", "load_scale", "max_concurrency")
 OF_A_CLASS = ("_max_in_flight", "_priority")  # behind its name: load axes of that class
 MOST_REQUESTS = 10_000_000  # of one class in one cell
+MOST_WORKERS = 100_000  # of closed loops in one cell: each is a task and a stream
+MOST_BITS = 128  # of a whole number; a seed may well have that many
+
+
+def too_large(raw: object) -> str | None:
+    """The key of a whole number that no other program would take, and Python would not even print; null without one."""
+    waiting = [("", raw)]
+    for key, value in waiting:
+        if isinstance(value, dict):
+            waiting += [(f"{key}.{name}".lstrip("."), inner) for name, inner in value.items()]
+        elif isinstance(value, (list, tuple)):
+            waiting += [(key, inner) for inner in value]
+        elif isinstance(value, int) and value.bit_length() > MOST_BITS:
+            return key
+    return None
 
 
 def is_load_key(key: str) -> bool:
@@ -35,6 +50,8 @@ def check_grid(config: "SweepConfig") -> None:
             least = 0 if capped else 1
             if not all(isinstance(v, int) and not isinstance(v, bool) and v >= least for v in values):
                 raise ValueError(f"grid.{key} needs whole numbers of at least {least}")
+            if key == "max_concurrency" and any(int(v) > MOST_WORKERS for v in values):
+                raise ValueError(f"grid.max_concurrency goes up to {MOST_WORKERS:,} streams at once: give fewer")
         elif key in LOAD_AXES and not all(
             isinstance(v, (int, float)) and not isinstance(v, bool) and v > 0 for v in values
         ):

@@ -2,17 +2,19 @@
 
 import re
 from collections.abc import Sequence
+from urllib.parse import unquote
 
 # A sweep's folder is made to be copied and shared: no secret may stand in its config.
 _SECRET_NAME = re.compile(r"(api[-_]?keys?|key|token|password|passwd|secret|credentials?)$", re.IGNORECASE)
+_SCHEME = re.compile(r"^\s*[a-z][a-z0-9+.-]*://", re.IGNORECASE)
 VARIABLE = re.compile(r"\$\{[A-Za-z_][A-Za-z0-9_]*\}")
 
 
 def holds_secret(url: str) -> bool:
-    """True for user info, or a query parameter that looks like a key."""
-    authority, _, rest = url.partition("://")[2].partition("/")
-    names = (part.partition("=")[0] for part in rest.partition("?")[2].split("&"))
-    return "@" in authority or any(_SECRET_NAME.search(name) for name in names)
+    """True for user info, or a query parameter that looks like a key. The scheme may be missing."""
+    bare = _SCHEME.sub("", url)
+    names = (unquote(parameter.partition("=")[0]) for parameter in re.split(r"[?#&;]", bare)[1:])
+    return "@" in re.split(r"[/?#]", bare)[0] or any(_SECRET_NAME.search(name) for name in names)
 
 
 def is_secret_name(name: str) -> bool:

@@ -9,6 +9,8 @@ from typing import Any
 
 from runner.calibration.held_out import worst_error
 from runner.errors import ConfigError
+from runner.simulator.profile import MOST_BYTES
+from runner.text_file import Unreadable, read_text
 from storage.plain_errors import write_error
 
 TABLE = "calibration"
@@ -67,8 +69,8 @@ def write_profile(path: Path, told: Mapping[str, Any]) -> None:
 def load_calibration(path: Path) -> Calibration | None:
     """Of a profile file; null where nobody calibrated. Raises ConfigError for a table that can't be read."""
     try:
-        told = tomllib.loads(path.read_text(encoding="utf-8")).get(TABLE)
-    except (OSError, ValueError) as e:
+        told = tomllib.loads(read_text(path, MOST_BYTES)).get(TABLE)
+    except (OSError, Unreadable, ValueError, RecursionError) as e:
         raise ConfigError(f"{path}: cannot be read as TOML ({e}); mend that line") from None
     if told is None:
         return None

@@ -15,6 +15,7 @@ Process = Literal["constant", "poisson", "gamma"]
 Purpose = Literal["arrivals", "prompt_tokens", "output_tokens", "mix"]
 
 _PURPOSES: tuple[Purpose, ...] = ("arrivals", "prompt_tokens", "output_tokens", "mix")
+RAREST = 1e-12  # requests/s: a smaller share of a small rate is as good as none
 _BLOCK = 1024  # draws at a time; always whole blocks, so that a longer trace repeats the shorter one exactly
 
 
@@ -40,7 +41,7 @@ def arrival_offsets_ns(
         units = np.arange(int(rate * total_s) + 1, dtype=np.float64) + 0.5
     else:
         units = _unit_arrivals(rate * total_s, rng, 1.0 if process == "poisson" else cv)
-    offsets = np.rint(units * (1e9 / rate))
+    offsets = np.rint(units * (1e9 / max(rate, RAREST)))
     return offsets[offsets < total_ns].astype(np.int64)  # in this order: at tiny rates an offset fits no int64
 
 

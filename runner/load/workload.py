@@ -175,7 +175,8 @@ def _offsets(
     if c.dump is not None:
         return np.full(c.dump.count, round(c.dump.at_s * 1e9), dtype=np.int64)
     if c.trace is not None:
-        return np.rint(np.array([r.arrival_s for r in rows], dtype=np.float64) * (1e9 / scale)).astype(np.int64)
+        offsets = np.array([r.arrival_s for r in rows], dtype=np.float64) * min(1e9 / scale, 1e60)
+        return np.rint(np.clip(offsets, 0, 2.0**62)).astype(np.int64)  # slowed down enough, one fits no int64
     if c.rate is not None:
         rate = c.rate * scale
     elif c.weight is not None and "request_rate" in load:

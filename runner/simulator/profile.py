@@ -7,9 +7,11 @@ from pathlib import Path
 from runner.errors import ConfigError
 from runner.simulator.cost_model import CostModel
 from runner.simulator.presets import EngineProfile
+from runner.text_file import Unreadable, read_text
 
 COEFFICIENTS = ("a", "b", "c", "d", "e", "a_prefill", "host")
 EXPERTS = ("experts", "experts_active", "expert_share")
+MOST_BYTES = 1_000_000
 MOST_MS = 1e6  # a quarter of an hour for one token; the times of a whole run then stay within 64 bits of ns
 MOST_MS_PER_SQUARE = 1.0  # of `e`, whose number of tokens is squared
 
@@ -22,12 +24,12 @@ def load_profile(path: Path) -> EngineProfile:
     are left to those who wrote them. Raises ConfigError naming file, key and mend.
     """
     try:
-        raw = tomllib.loads(path.read_text(encoding="utf-8"))
+        raw = tomllib.loads(read_text(path, MOST_BYTES))
     except FileNotFoundError:
         raise ConfigError(f"{path}: no such file; give a TOML file with kv_tokens and a [cost] table") from None
-    except OSError as e:
-        raise ConfigError(f"{path}: cannot be read ({e.strerror or e}); check the path and its permissions") from None
-    except ValueError as e:
+    except Unreadable as e:
+        raise ConfigError(f"{path}: cannot be read ({e}); check the path and its permissions") from None
+    except (ValueError, RecursionError) as e:
         raise ConfigError(f"{path}: cannot be read as TOML ({e}); mend that line") from None
     cost, kv_tokens = raw.get("cost"), raw.get("kv_tokens")
     if not isinstance(cost, dict):

@@ -9,6 +9,7 @@ from runner.simulator.schedulers.by_name import RESERVING, longest_request, sche
 from runner.simulator.state import BLOCK_TOKENS, Knobs
 
 LEAST_CONTEXT_TOKENS = 16
+MOST_INSTANCES = 1024  # more than any rack has: a slip of the hand must not fill the memory
 # a target and a batch as the new-sweep form has them
 USUAL_GAP_MS, USUAL_ANSWERS, USUAL_CONTEXT_TOKENS = 150, 16, 1000
 
@@ -43,6 +44,8 @@ def context_tokens(settings: ServerSettings) -> int:
     scheduler_named(settings.scheduler)
     if settings.knobs.policy == "priority" and settings.scheduler != "vllm_v1":
         raise ConfigError(f"policy priority belongs to vllm_v1; {settings.scheduler} serves by arrival: leave it out")
+    if max(settings.knobs.prefill_instances, settings.knobs.decode_instances) > MOST_INSTANCES:
+        raise ConfigError(f"prefill_instances and decode_instances go up to {MOST_INSTANCES:,}: give fewer")
     pool = settings.total_blocks * BLOCK_TOKENS
     most = min(pool, longest_request(settings.scheduler, settings.knobs, settings.total_blocks))
     wanted = settings.max_model_len

@@ -1,6 +1,7 @@
 """A sweep file: what is taken, and one plain sentence for each mistake."""
 
 import copy
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -78,6 +79,9 @@ MISTAKES: list[tuple[str, Callable[[Raw], object], list[str]]] = [
     ("empty list", lambda d: d["grid"].update(max_num_seqs=[]), ["grid.max_num_seqs", "at least one value"]),
     ("value twice", lambda d: d["grid"].update(max_num_seqs=[4, 4]), ["grid.max_num_seqs", "twice"]),
     ("fraction of a seat", lambda d: d["grid"].update(max_num_seqs=[1.5]), ["grid.max_num_seqs", "whole numbers"]),
+    ("rate below zero", lambda d: d["grid"].update(request_rate=[-1.0]), ["grid.request_rate", "above 0"]),
+    ("no time at all", lambda d: d.update(run={"duration_s": 0}), ["run.duration_s", "above 0"]),
+    ("time without end", lambda d: d.update(run={"warmup_s": float("inf")}), ["run.warmup_s", "finite"]),
     ("rate of zero", lambda d: d["grid"].update(request_rate=[0]), ["grid.request_rate", "above 0"]),
     ("two load axes", lambda d: d["grid"].update(max_concurrency=[1]), ["request_rate and max_concurrency"]),
     ("weights without a rate", lambda d: d.update(grid={"max_num_seqs": [1]}), ["request_rate or max_concurrency"]),
@@ -107,6 +111,9 @@ MISTAKES: list[tuple[str, Callable[[Raw], object], list[str]]] = [
     ("saved backend unknown", lambda d: d.update(backend="nas"), ["backend 'nas'", "[backend]"]),
     ("user in the URL", lambda d: d["backend"].update(url="http://u:SECRET@h:1"), ["backend", "api_key_env"]),
     ("key in the URL", lambda d: d["backend"].update(url="http://h:1/v1?api_key=SECRET"), ["backend", "api_key_env"]),
+    ("user without a scheme", lambda d: d["backend"].update(url="u:SECRET@h:1"), ["backend", "api_key_env"]),
+    ("key right after the host", lambda d: d["backend"].update(url="http://h:1?key=SECRET"), ["api_key_env"]),
+    ("key with another name", lambda d: d["backend"].update(url="http://h/v1?a=1;api%5Fkey=SECRET"), ["api_key_env"]),
     ("key in a flag", lambda d: d.update(control=with_command("s", "--api-key", "SECRET")), ["--api-key", "env"]),
     ("key after =", lambda d: d.update(control=with_command("s", "--api-key=SECRET")), ["--api-key", "env"]),
     ("blank name", lambda d: d.update(name="  "), ["name is", "one line of words"]),
@@ -120,6 +127,13 @@ MISTAKES: list[tuple[str, Callable[[Raw], object], list[str]]] = [
     ("endless prompt", lambda d: d["classes"][0].update(prompt_tokens=10**11), ["prompt_tokens", "10000000"]),
     ("endless median", lambda d: d["classes"][0].update(prompt_tokens={"p50": 1e300, "p90": 1e300}), ["10000000"]),
     ("priority of no column", lambda d: d["classes"][0].update(priority=10**21), ["priority", "less than"]),
+    ("streams beyond memory", lambda d: d.update(grid={"max_concurrency": [10**6]}, control={}), ["100,000 streams"]),
+    ("number of no size", lambda d: d["grid"].update(max_num_seqs=[1 << 20_000]), ["grid.max_num_seqs", "smaller"]),
+    ("seed of no size", lambda d: d.update(run={"seed": -(1 << 129)}), ["run.seed", "128 bits"]),
+    ("bursts beyond sense", lambda d: d["classes"][0].update(arrival="gamma", cv=1e9), ["classes.0.cv", "100"]),
+    ("less than a token", lambda d: d["classes"][0].update(prompt_tokens={"p50": 1e-300, "p90": 5}), ["p50"]),
+    ("endless target", lambda d: d["classes"][0].update(slo={"ttft_ms": 1e300, "gap_ms": 1}), ["ttft_ms"]),
+    ("endless weight", lambda d: d["classes"][0].update(weight=1e308), ["classes.0.weight"]),
     ("late dump", lambda d: d.update(grid={"max_num_seqs": [1]}, classes=[LATE]), ["classes.chat.dump.at_s", "150 s"]),
     ("control of our own engine", lambda d: d.update(backend={"kind": "simulated"}), ["control.mode", "leave it out"]),
     ("key in the environment", lambda d: d["control"].update(env={"HF_TOKEN": "SECRET"}), ["env.HF_TOKEN"]),
@@ -180,6 +194,115 @@ def test_a_file_that_cannot_be_read_is_one_sentence(
     assert str(path) in str(error.value)
 
 
+@pytest.mark.parametrize("wrong", ["x" * 100_000, ["x"] * 100_000, {"a" * 100_000: "a\nb"}])
+def test_a_long_mistake_is_told_shortly(wrong: object) -> None:
+    """What stands in a file may be of any length; the sentence about it is not."""
+    for raw in (sweep(run={"duration_s": wrong}), sweep(name=[wrong]), sweep(grid={"request_rate": [wrong, [wrong]]})):
+        with pytest.raises(ConfigError) as error:
+            parse_sweep(raw, "f")
+        assert len(str(error.value)) < 500
+        assert "\n" not in str(error.value)
+
+
+def test_a_key_that_is_no_word_is_still_one_line() -> None:
+    """TOML takes any text for a key."""
+    with pytest.raises(ConfigError, match="not a known key") as error:
+        parse_sweep(sweep(**{"a\nb\x1b[31m" + "c" * 500: 1}), "f")
+    assert str(error.value).isprintable()
+    assert len(str(error.value)) < 300
+
+
+@pytest.mark.parametrize(("name", "text"), [("deep.toml", "name = " + "[" * 50_000), ("deep.json", "[" * 50_000)])
+def test_a_file_of_nothing_but_brackets_is_one_sentence(tmp_path: Path, name: str, text: str) -> None:
+    """Nested deeper than any reader goes."""
+    (tmp_path / name).write_text(text)
+    with pytest.raises(ConfigError, match="not valid"):
+        load_sweep(tmp_path / name)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"), [("a.json", '{"name": "a", "name": "b"}'), ("a.toml", 'name = "a"\nname = "b"')]
+)
+def test_a_key_given_twice_is_a_mistake(tmp_path: Path, name: str, text: str) -> None:
+    """In JSON as in TOML: nobody knows which of the two is meant."""
+    (tmp_path / name).write_text(text)
+    with pytest.raises(ConfigError, match="not valid"):
+        load_sweep(tmp_path / name)
+
+
+EXAMPLE = """
+name = "how many chats fit"
+[backend]
+kind = "llama_cpp"
+url = "http://127.0.0.1:8080"
+model = "m"
+api_key_env = "LLM_API_KEY"
+[control]
+mode = "process"
+command = ["llama-server", "-np", "{max_num_seqs}", "-b", "{max_num_batched_tokens}", "--metrics", "--port", "8080"]
+ready_timeout_s = 1800
+[grid]
+max_num_seqs = [1, 4, 8]
+max_num_batched_tokens = [256, 1024]
+request_rate = [0.5, 1.0, 2.0]
+background_max_in_flight = [2]
+[run]
+duration_s = 120
+warmup_s = 30
+repeats = 1
+seed = 1
+[[classes]]
+name = "chat"
+weight = 0.8
+arrival = "poisson"
+prompt_tokens = {p50 = 300, p90 = 1200, max = 4000}
+output_tokens = {p50 = 160, p90 = 400, max = 1000}
+priority = 0
+slo = {ttft_ms = 1000, gap_ms = 150, rule = "p99_gap"}
+"""
+BACKGROUND = """
+[[classes]]
+name = "background"
+prompt_tokens = 32
+output_tokens = {uniform = [32, 512]}
+"""
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "rate = 1.5",
+        "closed = {concurrency = 4}",
+        'trace = "file.csv"',
+        "dump = {count = 240, at_s = 60}",
+        "weight = 0.2",
+    ],
+)
+@pytest.mark.parametrize("arrival", ['arrival = "constant"', 'arrival = "gamma"\ncv = 2'])
+def test_the_sweep_file_that_outsiders_are_shown_is_taken(tmp_path: Path, source: str, arrival: str) -> None:
+    """Every key of it, with a second class in each of the ways in which requests may come."""
+    file = tmp_path / "sweep.toml"
+    file.write_text(f"{EXAMPLE}{BACKGROUND}{source}\n{arrival}\n")
+    config = load_sweep(file)
+    assert count_cells(config) == 19  # 3 x 2 x 3, and the first once more at the end of a long sweep
+    assert config.classes[0].slo is not None
+    assert config.control.ready_timeout_s == 1800
+
+
+def test_a_profile_lies_beside_its_sweep_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wherever we run, as with recorded traces; one that is not there is looked for where we run."""
+    (tmp_path / "away").mkdir()
+    (tmp_path / "mine.toml").write_text("kv_tokens = 4096\n[cost]\na = 1\nb = 1\n")
+    file = tmp_path / "sweep.json"
+    monkeypatch.chdir(tmp_path / "away")
+    backend = {"kind": "simulated", "profile": "mine.toml"}
+    file.write_text(json.dumps(sweep(backend=backend, control={})))
+    assert load_sweep(file).backend.profile == str(tmp_path / "mine.toml")
+    grid = {"profile": ["mine.toml", "other.toml"], "request_rate": [1.0]}
+    file.write_text(json.dumps(sweep(backend={"kind": "simulated"}, control={}, grid=grid)))
+    assert load_sweep(file).grid["profile"] == (str(tmp_path / "mine.toml"), "other.toml")
+
+
 def test_one_mistake_is_told_once() -> None:
     """A class that is wrong does not also count as a class that is missing."""
     raw = sweep()
@@ -189,11 +312,12 @@ def test_one_mistake_is_told_once() -> None:
     assert "more)" not in str(error.value)
 
 
-def test_a_byte_order_mark_is_no_mistake(tmp_path: Path) -> None:
-    """Editors on Windows put one in front of UTF-8 files."""
+def test_a_byte_order_mark_and_windows_line_ends_are_no_mistake(tmp_path: Path) -> None:
+    """Editors on Windows put the one in front of UTF-8 files and end lines with the other."""
     file = tmp_path / "sweep.toml"
     text = 'name = "x"\n[backend]\nkind = "simulated"\n[grid]\nmax_num_seqs = [1]\n[[classes]]\nname = "chat"\n'
-    file.write_text(text + "rate = 1\nprompt_tokens = 1\noutput_tokens = 1\n", encoding="utf-8-sig")
+    text += "rate = 1\nprompt_tokens = 1\noutput_tokens = 1\n"
+    file.write_text(text, encoding="utf-8-sig", newline="\r\n")
     assert load_sweep(file).name == "x"
 
 

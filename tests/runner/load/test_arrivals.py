@@ -26,7 +26,7 @@ def test_constant_count_is_rate_times_time(rate: float, total_s: float, count: i
 
 
 @pytest.mark.parametrize("process", PROCESSES)
-@pytest.mark.parametrize("rate", [1e-11, 1e-300])
+@pytest.mark.parametrize("rate", [1e-11, 1e-300, 0.0])
 def test_a_rate_too_low_for_the_run_sends_nothing(process: Process, rate: float):
     """An offset that fits no 64-bit integer is behind the end, not before the start."""
     assert offsets(process, rate, 10.0).tolist() == []

@@ -133,6 +133,19 @@ def test_load_scale_multiplies_rates_and_speeds_traces_up():
     assert [s.offset_ns for s in of(trace, "jobs")] == [4_000_000_000] * 3
 
 
+def test_a_trace_slowed_down_beyond_all_measure_sends_what_is_due_at_once():
+    """Its later requests come after the end of any run, and none before its beginning."""
+    rows = {"chat": [TraceRow(0.0), TraceRow(1.0), TraceRow(1e6)]}
+    trace = build_trace([cls(trace="t.csv")], {"load_scale": 1e-300}, 60, 1, rows=rows)
+    assert [s.offset_ns for s in trace.open_loop] == [0]
+
+
+def test_a_weight_that_is_next_to_nothing_sends_nothing():
+    """Beside a large one its share of a small rate is no number any more."""
+    trace = build_trace([cls(weight=1e9), cls("rare", weight=5e-324)], {"request_rate": 1.0}, 60, 1)
+    assert of(trace, "rare") == []
+
+
 def test_trace_rows_bring_their_lengths():
     """Recorded lengths go before the class's own; where the file has none, the class's are used; order is by time."""
     c = cls("log", trace="x.csv", prompt_tokens=11, output_tokens=12)

@@ -68,6 +68,23 @@ def test_the_largest_costs_keep_every_time_within_64_bits():
     assert iteration_ms(cost, BatchShape(context, context**2, 1, context)) * 1e6 < 2**63
 
 
+def test_a_profile_may_have_a_byte_order_mark_and_windows_line_ends(tmp_path: Path):
+    """As editors on Windows write it."""
+    file = tmp_path / "mine.toml"
+    file.write_bytes(b"\xef\xbb\xbfkv_tokens = 4096\r\n[cost]\r\na = 8\r\nb = 0.2\r\n")
+    assert load_profile(file).cost == CostModel(a=8, b=0.2)
+
+
+def test_what_is_no_profile_is_a_config_error(tmp_path: Path):
+    """A folder, bytes of another encoding, brackets without end."""
+    for name, content in (("latin.toml", b"# \xe6"), ("deep.toml", b"x = " + b"[" * 50_000)):
+        (tmp_path / name).write_bytes(content)
+        with pytest.raises(ConfigError, match="cannot be read"):
+            load_profile(tmp_path / name)
+    with pytest.raises(ConfigError, match="cannot be read"):
+        load_profile(tmp_path)
+
+
 def test_missing_file_is_a_config_error(tmp_path: Path):
     """A path that is not there is told, without a traceback."""
     with pytest.raises(ConfigError, match="no such file"):
