@@ -40,8 +40,8 @@ def metrics(w: Words) -> list[Entry]:
         (
             w.text("token counts"),
             w.text(
-                "What the server says in usage, else in its timings, else by its tokenizer; only then chunks are "
-                "counted, and marked as an estimate. Never the length that was asked for."
+                "What the server says in usage, else in its timings; only where it says nothing chunks are counted, "
+                "and marked as an estimate. Never the length that was asked for."
             ),
         ),
         (

@@ -10,8 +10,10 @@ import httpx
 
 from runner.analysis.request_object import request_object
 from runner.cold_start import first_token_ms
+from runner.engines.address import server_root
 from runner.engines.catalogue import KINDS
 from runner.engines.identify import MODELS, NOTHING, Answer, Answers, kind_of, model_names
+from runner.engines.token_count import count_tokens
 from runner.errors import SettingFailed
 from runner.load.client import Result, Slot, Target, auth_headers, run_request, secrets_of
 from runner.load.stamped_socket import LOCAL_STAGGER_S
@@ -55,7 +57,8 @@ async def probe(
     api_key_env: str | None = None,
 ) -> dict[str, object]:
     """One streamed request as the *request object* of the interface; a failure is one too. No request is repeated,
-    except with fewer fields or in another dialect after the server refused those as unknown."""
+    except with fewer fields or in another dialect after the server refused those as unknown. Where the server tells no
+    token count, its tokenizer is asked afterwards."""
     async with httpx.AsyncClient(transport=StampedTransport(), trust_env=False, timeout=LOOK_LIMIT_S) as client:
         apis: Sequence[str] = (api,) if api else ("openai_chat",)
         limit_s = PROBE_LIMIT_S
@@ -66,10 +69,25 @@ async def probe(
             apis = (api,) if api else look.apis
         ask = Ask(prompt, model, max_tokens, hold_length=False)
         _, _, result = await _settle(client, url, apis, ServerParams(), ask, api_key_env, limit_s)
+        result = await _counted(client, url, result, model, api_key_env)
         secrets = secrets_of(Target(url, apis[0], ServerParams(), api_key_env))
     return request_object(
         result.record, hide(result.text, secrets), hide(result.reasoning_text, secrets), result.tool_calls
     )
+
+
+async def _counted(
+    client: httpx.AsyncClient, url: str, result: Result, model: str | None, api_key_env: str | None
+) -> Result:
+    """Of a good answer whose tokens could only be guessed from its chunks, the tokens as the server's tokenizer has
+    them. A sweep does not ask: that would be more load on the server that is measured."""
+    text = result.reasoning_text + result.text
+    if result.record.outcome != "ok" or result.record.output_tokens_source != "estimated" or result.tool_calls:
+        return result
+    tokens = await count_tokens(client, server_root(url), text, model=model, headers=auth_headers(api_key_env))
+    if tokens is None:
+        return result
+    return replace(result, record=replace(result.record, output_tokens=tokens, output_tokens_source="tokenize"))
 
 
 async def detect(

@@ -43,6 +43,23 @@ def test_a_probe_prints_the_request_object_whatever_the_url_ends_with(end: str) 
     json.dumps(answer, allow_nan=False)
 
 
+def test_a_probe_takes_any_spelling_of_an_address() -> None:
+    """A scheme in capitals or none, a host in capitals, a path of a proxy, a query that is kept."""
+    seen: list[str] = []
+
+    def post(path: str, body: Json) -> Reply:
+        seen.append(path)
+        return 200, chat_answer()
+
+    with server({}, post) as (url, _):
+        for end in ("", "/llm/v1/", "/v1?api-version=3"):
+            bare = url.removeprefix("http://") + end
+            for asked in (f"HTTP://{bare}", bare, f"http://LOCALHOST:{bare.partition(':')[2]}"):
+                assert asyncio.run(probe(asked, api="openai_chat", model="m"))["outcome"] == "ok"
+    chat = "/v1/chat/completions"
+    assert seen == [chat] * 3 + [f"/llm{chat}"] * 3 + [f"{chat}?api-version=3"] * 3
+
+
 def test_a_probe_with_dialect_and_model_is_exactly_one_request() -> None:
     """Nothing is asked beside the one streamed request that was ordered, and a refusal is not tried again."""
     with server({}, lambda *_: (503, '{"error": "busy"}')) as (url, posts):
@@ -51,6 +68,41 @@ def test_a_probe_with_dialect_and_model_is_exactly_one_request() -> None:
     assert len(posts) == 1
     assert (posts[0][1]["max_tokens"], posts[0][1]["stream"]) == (3, True)
     assert "ignore_eos" not in posts[0][1]
+
+
+@pytest.mark.parametrize(
+    ("path", "told"),
+    [
+        ("/tokenize", lambda text: {"tokens": [7] * len(text.split())}),  # llama.cpp
+        ("/tokenize", lambda text: {"count": len(text.split()) + 1, "tokens": None}),  # vLLM, with a mark in front
+        ("/tokenize", lambda text: [{"id": 7}] * len(text.split())),  # TGI
+        ("/extras/tokenize/count", lambda text: {"count": len(text.split()) + 1}),  # llama-cpp-python
+        ("/api/extra/tokencount", lambda text: {"value": len(text.split()), "ids": []}),  # KoboldCpp
+    ],
+)
+def test_tokens_that_nobody_told_are_counted_by_the_server_s_tokenizer(path: str, told: Any) -> None:  # noqa: ANN401
+    """Two chunks of four words: without usage and timings the tokenizer goes before the number of chunks."""
+    stream = "".join(f'data: {{"choices": [{{"delta": {{"content": "{t}"}}}}]}}\n\n' for t in ("a b ", "c d"))
+
+    def post(asked: str, body: Json) -> Reply:
+        if asked == "/v1/chat/completions":
+            return 200, stream + "data: [DONE]\n\n"
+        return (200, json.dumps(told(body["prompt"]))) if asked == path else (404, "{}")
+
+    with server({}, post) as (url, _):
+        answer = asyncio.run(probe(url, api="openai_chat", model="m"))
+    assert (answer["token_events"], answer["output_tokens"], answer["output_tokens_source"]) == (2, 4, "tokenize")
+    assert "multi_token_chunks" in answer["flags"]
+    assert "tokens_estimated" not in answer["flags"]
+
+
+def test_without_a_tokenizer_tokens_stay_estimated() -> None:
+    """Pages of anything else are no counts."""
+    stream = 'data: {"choices": [{"delta": {"content": "a"}}]}\n\ndata: [DONE]\n\n'
+    for page in ("<html>", '{"count": true}', '{"count": -1}', '"many"', "[" * 10_000):
+        with server({}, lambda path, _, page=page: (200, stream if "chat" in path else page)) as (url, _):
+            answer = asyncio.run(probe(url, api="openai_chat", model="m"))
+        assert (answer["output_tokens"], answer["output_tokens_source"]) == (1, "estimated")
 
 
 def test_a_probe_of_nobody_is_a_request_object_too() -> None:
@@ -203,6 +255,7 @@ def test_model_lists_of_any_shape_are_read() -> None:
     """Names come in the server's order; nonsense gives none."""
     assert model_names({"data": [{"id": "a"}, {"id": 7}, "x", {"id": "b"}]}) == ("a", "b")
     assert model_names({"models": [{"name": "q:1b"}, {"model": "r"}]}) == ("q:1b", "r")
+    assert model_names({"data": [{"id": "\ud800"}, {"id": "\x1b[31mred"}, {"id": "日本 / x:1b"}]}) == ("日本 / x:1b",)
     assert model_names({"data": None}) == ()
     assert model_names({}) == ()
 
