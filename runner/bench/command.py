@@ -63,8 +63,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Prints the figures; exit code 0. Raises GoodputError."""
     scenarios = [parse_scenario(text, args.tokens) for text in args.scenario or DEFAULT_SCENARIOS]
-    if args.seconds < 1.5 or args.tokens < 2 or args.rounds < 1:
-        raise ConfigError("bench-client: --seconds must be at least 1.5, --tokens at least 2 and --rounds at least 1")
+    if not 1.5 <= args.seconds <= 3600 or args.tokens < 2 or args.rounds < 1:
+        raise ConfigError("bench-client: --seconds must be 1.5 to 3600, --tokens at least 2 and --rounds at least 1")
     # these bring pandas, which `goodput --help` shall not wait for
     from runner.bench.figures import beside_aiohttp, middle_of
     from runner.environment import describe_machine, machine_name
