@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from app.named_server import check_named_server
 from runner.errors import ConfigError
 
 HELD_OUT_S = 45.0
@@ -33,7 +34,7 @@ def run(args: argparse.Namespace) -> int:
 
     _check(args)
     told = calibrate_backend(
-        args.url,
+        args.url if "://" in args.url else f"http://{args.url}",
         args.data,
         {k: v for k, v in (("api", args.api), ("model", args.model), ("api_key_env", args.api_key_env)) if v},
         seats=args.max_num_seqs,
@@ -53,10 +54,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _check(args: argparse.Namespace) -> None:
-    from runner.engines.address import is_web_address
-
-    if not is_web_address(args.url):
-        raise ConfigError(f"{args.url!r} is not a web address; write it as http://host:port")
+    check_named_server(args.url, args.api, args.api_key_env)
     for flag in ("max_num_seqs", "max_num_batched_tokens", "kv_tokens", "rounds", "held_out"):
         value = getattr(args, flag)
         if value is not None and not 0 < value < 1e9:

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from app.named_server import check_named_server
 from runner.config import SweepConfig
 from runner.errors import BusyError, ConfigError
 from runner.plan import count_points, is_search
@@ -202,16 +203,14 @@ def import_files(args: argparse.Namespace) -> int:
 
 def probe(args: argparse.Namespace) -> int:
     """Exit code 1 when the request failed; the object says why."""
-    from runner.engines.address import is_web_address
     from runner.once import probe_once
-    from runner.protocols.dialects import DIALECTS
 
-    if args.api is not None and args.api not in DIALECTS:
-        raise ConfigError(f"--api {args.api} is not known; choose one of {', '.join(DIALECTS)}")
+    check_named_server(args.url, args.api, args.api_key_env)
     if args.max_tokens < 1:
         raise ConfigError(f"--max-tokens {args.max_tokens} is too small; ask for at least 1")
-    if not is_web_address(args.url):
-        raise ConfigError(f"{args.url!r} is not a web address; write it as http://host:port")
+    for flag, text in (("--prompt", args.prompt), ("--model", args.model or "")):
+        if text != text.encode(errors="replace").decode():  # bytes of the command line that are no UTF-8
+            raise ConfigError(f"{flag} is not UTF-8 text; set the terminal to UTF-8, or write it in plain letters")
     answer = probe_once(
         args.url,
         api=args.api,
@@ -355,6 +354,9 @@ def _print_result(result: Mapping[str, Any]) -> None:
 
 
 def _print_probe(answer: Mapping[str, Any]) -> None:
+    from app.views.servers import printable
+
     for key, value in answer.items():
         if value not in (None, "", []):
-            print(f"{key:22} {value}")
+            lines = str(value).split("\n")
+            print(f"{key:22}", "\n".join(printable(line) for line in lines))

@@ -19,6 +19,7 @@ from runner.queue import enqueue
 from storage.data_folder import locked, open_data_folder
 from storage.queries import read_sweep
 from storage.side_files import status_of
+from tests.support.posting_server import chat_answer, server
 from tests.support.small_sweeps import quick_raw, write_toml
 
 REQUEST_KEYS = {
@@ -253,6 +254,40 @@ def test_a_probe_of_no_web_address_is_wrong_usage(url: str, capsys: pytest.Captu
     out, err = capsys.readouterr()
     assert out == ""
     assert "write it as http://host:port" in err
+
+
+@pytest.mark.parametrize(
+    ("args", "says"),
+    [
+        (["http://u:SECRET@127.0.0.1:1"], "--api-key-env"),
+        (["127.0.0.1:1/v1?api_key=SECRET"], "--api-key-env"),
+        (["http://127.0.0.1:1", "--prompt", "\udcff"], "--prompt is not UTF-8"),
+        (["http://127.0.0.1:1", "--model", "\udcff"], "--model is not UTF-8"),
+        (["http://127.0.0.1:1", "--max-tokens", "0"], "--max-tokens 0"),
+        (["http://127.0.0.1:1", "--api-key-env", "sk-SECRET"], "--api-key-env is not the name"),
+    ],
+)
+def test_a_probe_that_cannot_be_meant_is_wrong_usage(
+    args: list[str], says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A key in the address (which is not repeated), bytes that are no text, no answer asked for."""
+    assert main(["probe", *args, "--json"]) == 2
+    out, err = capsys.readouterr()
+    assert (out, "SECRET" in err) == ("", False)
+    assert says in err
+
+
+def test_a_server_s_words_steer_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    """Escape sequences in an answer are not passed on; its line ends are. JSON has everything as it came."""
+    with server({}, lambda *_: (200, chat_answer("red\x1b[31m\nblue"))) as (url, _):
+        ask = ["probe", url, "--api", "openai_chat", "--model", "m"]
+        assert main(ask) == 0
+        shown = capsys.readouterr().out
+        assert main([*ask, "--json"]) == 0
+        answer = strict(capsys.readouterr().out)
+    assert "\x1b" not in shown
+    assert "[31m\nblue" in shown
+    assert answer["text"] == "red\x1b[31m\nblue"
 
 
 def test_a_run_that_is_refused_leaves_nothing_in_the_queue(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -54,4 +54,7 @@ def test_a_server_that_is_not_there_is_said_in_a_sentence(tmp_path: Path, capsys
     assert not profile.exists()
     assert main(["calibrate", "http://127.0.0.1:9", "-o", str(tmp_path / "no" / "x.toml"), *data]) == 2
     assert main(["calibrate", "nonsense://", "-o", str(profile), *data]) == 2
+    assert main(["calibrate", "http://127.0.0.1:9", "-o", str(profile), "--api", "grpc", *data]) == 2
+    assert main(["calibrate", "http://u:SECRET@127.0.0.1:9", "-o", str(profile), *data]) == 2
     assert main(["calibrate", "http://127.0.0.1:9", "-o", str(profile), "--held-out", "0", *data]) == 2
+    assert "SECRET" not in capsys.readouterr().err
