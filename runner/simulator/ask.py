@@ -2,6 +2,7 @@
 
 import json
 import random
+import reprlib
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -46,12 +47,12 @@ def parse_ask(body: bytes, chat: bool, model: str, max_model_len: int, name_bloc
     """
     raw = _object(body)
     if raw.get("model") not in (None, model):
-        name = raw["model"]
+        name = raw["model"] if isinstance(raw["model"], str) else reprlib.repr(raw["model"])
         message = f"The model `{name}` does not exist. Valid aliases: {model}."
         raise ApiError(404, message, "NotFoundError", "model")
     stream, usage, continuous = _stream_options(raw)
     if raw.get("n") not in (None, 1):
-        raise ApiError(400, f"n must be 1 with the built-in engine, got {raw['n']}.", param="n")
+        raise ApiError(400, f"n must be 1 with the built-in engine, got {reprlib.repr(raw['n'])}.", param="n")
     words = _chat_words(raw.get("messages")) if chat else _prompt_words(raw)
     prompt = max(1, len(words))
     wanted, parameter = _wanted_tokens(raw, chat)
@@ -186,7 +187,7 @@ def _validation(kind: str, key: str, value: object) -> ApiError:
         "list_type": "Input should be a valid list",
         "string_type": "Input should be a valid string",
     }[kind]
-    shown = repr(value)[:80]
+    shown = reprlib.repr(value)[:80]  # of any depth
     text = f"1 validation error:\n  {{'type': '{kind}', 'loc': 'body.{key}', 'msg': '{says}', 'input': {shown}}}"
     return ApiError(400, text, "Bad Request", f"body.{key}")
 

@@ -156,3 +156,11 @@ def test_blocks_are_named_by_all_words_up_to_their_end():
     body = json.dumps({"prompt": " ".join(words)}).encode()
     assert parse_ask(body, False, "tiny", 1024, name_blocks=True).prefix == names
     assert parse_ask(body, False, "tiny", 1024).prefix == ()
+
+
+@pytest.mark.parametrize("key", ["prompt", "model", "n", "max_tokens", "priority"])
+def test_lists_inside_lists_are_refused_at_any_depth(key: str):
+    """Also at those that the JSON reader just takes and a message about them would not."""
+    for depth in (1, 50, 300, 900, 970, 985, 990):
+        body = f'{{"prompt": "a", "{key}": {"[" * depth}{"]" * depth}}}'
+        assert refusal(body.encode())["code"] in (400, 404)
