@@ -5,7 +5,6 @@ the fit through all probes crosses the target, until that is known to 7 % either
 own (the n-th of each lane the same), so that one lucky trace is not taken for capacity.
 """
 
-import math
 from collections.abc import Sequence
 
 from runner.analysis.intervals import Share
@@ -19,6 +18,9 @@ NARROW = 1.15  # upper by lower end of the interval at which a search is content
 MOST_PROBES = 10
 USUAL_PROBES = 8
 FINE = 20  # people at once, below which one more or less is told apart
+LEAST_SPREAD = 1.3  # so that a probe beside the crossing is not put on it
+TWICE = 2  # probes that pass, and that miss: one of each may be luck
+STEP = 1.5  # beyond all probes at a time
 ASIDE = 0.2  # of the interval's width: how far from the crossing a probe is put
 FEW = 20.0  # effective requests that a probe counts for whose misses were not counted one by one
 
@@ -93,16 +95,28 @@ def next_level(tried: Sequence[Ended], axis: Axis, alpha: float, guess: float) -
     if not held:
         return axis.rounded(min(missed) / 2) if min(missed) > axis.low else None
     found = fitted(tried, axis, alpha)
-    if found is None or (found.spread <= NARROW and not (axis.whole and found.load < FINE)):
+    sure = found is not None and found.spread <= NARROW and min(len(held), len(missed)) >= TWICE
+    if found is None or (sure and not (axis.whole and found.load < FINE)):
         return None
-    aside = found.spread ** (ASIDE if len(tried) % 2 else -ASIDE)  # both sides in turn, or the slope stays unknown
-    level = found.load * aside
-    if not min(held) < level < max(missed):  # there the answer is known: rather halve what is open
-        level = math.sqrt(max((h for h in held if h < min(missed)), default=min(held)) * min(missed))
-    level = axis.rounded(level)
+    above = len(tried) % 2 if len(held) >= TWICE else len(missed) < len(held)  # in turn, or the slope stays unknown
+    aside = max(found.spread, LEAST_SPREAD) ** (ASIDE if above else -ASIDE)
+    level = axis.rounded(_asked_again(found.load * aside, [*held, *missed]))
     if not axis.whole:
         return level
     return _next_whole(level, held, missed)
+
+
+def _asked_again(level: float, seen: Sequence[float]) -> float:
+    """A level beyond all probes says that the outermost was bad (or good) luck: that is asked again, then a step more.
+
+    Believed once and for all, a single unlucky miss would keep all later probes below it.
+    """
+    low, high = min(seen), max(seen)
+    if level >= high:
+        return high if seen.count(high) < 2 else min(level, high * STEP)
+    if level <= low:
+        return low if seen.count(low) < 2 else max(level, low / STEP)
+    return level
 
 
 def _next_whole(level: float, held: Sequence[float], missed: Sequence[float]) -> float | None:

@@ -241,3 +241,35 @@ def test_sentences_have_a_template_each_and_other_sweeps_none() -> None:
     """Every outcome is a key of TEXTS; a sweep that did not search has no entry."""
     assert set(TEXTS) == {"found", "ill_defined", "wide", "above", "below", "failed", "empty", "unknown"}
     assert max_rates(quick_config(), [], {}, 0.9) is None
+
+
+def unlucky(found: SweepConfig, capacity: float, at: int, share: float) -> list[Ended]:
+    """A search whose probe number `at` comes out with `share`, whatever the load."""
+    axis = axis_of(found)
+
+    def measured(probe: PlannedCell) -> Ended:
+        if probe.repeat == at:
+            return ended(found, probe, share)
+        return ended(found, probe, logistic_share(float(probe.load[axis.key]), capacity, 15.0))
+
+    return searched(found, next_probe, measured)
+
+
+def test_an_unlucky_miss_is_asked_again_instead_of_capping_the_search() -> None:
+    """41 of 49 by chance at half of what the server stands: the probes after it do not crowd below it."""
+    cells = unlucky(config({"request_rate": [1.0]}, duration_s=40), 2.0, 0, 0.837)
+    levels = [float(e.load["request_rate"]) for e in cells]
+    assert levels[0] == 1.0
+    assert levels.count(1.0) == 2
+    assert max(levels) > 1.5
+    answer = told(config({"request_rate": [1.0]}, duration_s=40), cells)
+    assert answer["load"] == pytest.approx(2.0, rel=0.1)
+
+
+def test_a_lucky_pass_is_asked_again_instead_of_holding_the_search_above_it() -> None:
+    """Just enough by chance at twice what the server stands: the search comes down, and claims nothing."""
+    cells = unlucky(config({"request_rate": [1.0]}, duration_s=40), 0.5, 0, 0.92)
+    levels = [float(e.load["request_rate"]) for e in cells]
+    assert levels.count(1.0) == 2
+    assert min(levels) < 0.5
+    assert told(config({"request_rate": [1.0]}, duration_s=40), cells)["outcome"] == "wide"
