@@ -134,27 +134,12 @@ def _span(key: str, number: int) -> tuple[float, float] | None:
 def _table(rows: pd.DataFrame, all_rows: int, w: Words) -> None:
     if len(rows) < all_rows:
         ui.note(w.text("{n} of {total} requests lie in the box.", n=w.count(len(rows)), total=w.count(all_rows)))
-    columns = view.request_columns(w)
-
-    def opened() -> None:
-        chosen = st.session_state["requests"]["selection"]["rows"]
-        if chosen:
-            links.go_on_with(request=int(rows["request"].iloc[chosen[0]]))
-
-    st.dataframe(
+    ui.rows_to_click(
         rows,
-        hide_index=True,
-        height=360,
+        view.request_columns(w),
+        FORMATS,
+        lambda place: links.go_on_with(request=int(rows["request"].iloc[place])),
         key="requests",
-        on_select=opened,
-        selection_mode="single-row",
         alt=w.text("requests of the cell"),
-        column_config={
-            col.key: col.title
-            if col.kind == "text"
-            else st.column_config.NumberColumn(
-                f"{col.title} (ms)" if col.kind == "ms" else col.title, format=FORMATS[col.kind]
-            )
-            for col in columns
-        },
+        height=360,
     )

@@ -118,30 +118,14 @@ def every_number(result: c.Result, only: Sequence[int], w: Words) -> None:
     columns = table.columns(result, w)
     told = [row for row in table.table_rows(result, w) if not only or row["cell"] in only]
     rows = [{x.key: _cell_value(row[x.key], x.kind) for x in columns} for row in told]
-
-    def opened() -> None:
-        chosen = st.session_state["every-number"]["selection"]["rows"]
-        if chosen:
-            links.go_on_with(section="cell", cell=told[chosen[0]]["cell"])
-
-    formats = {"number": "%d", "count": "%d", "ms": "%.1f", "rate": "%.3g", "share": "percent"}
-    st.dataframe(
+    ui.rows_to_click(
         pd.DataFrame(rows, columns=[x.key for x in columns]),
-        hide_index=True,
+        columns,
+        {"number": "%d", "count": "%d", "ms": "%.1f", "rate": "%.3g", "share": "percent"},
+        lambda place: links.go_on_with(section="cell", cell=told[place]["cell"]),
         key="every-number",
-        on_select=opened,
-        selection_mode="single-row",
         alt=w.text("every number of every cell"),
-        column_config={
-            x.key: x.title
-            if x.kind == "text"
-            else st.column_config.NumberColumn(
-                f"{x.title} (ms)" if x.kind == "ms" else x.title,
-                format=formats[x.kind],
-                help=w.text("Counted from 1 here; files, JSON and CSV count from 0.") if x.kind == "number" else None,
-            )
-            for x in columns
-        },
+        helps={"number": w.text("Counted from 1 here; files, JSON and CSV count from 0.")},
     )
     st.download_button(
         w.text("Download as CSV"), table.table_csv(result, w), "goodput.csv", "text/csv", key="csv", on_click="ignore"

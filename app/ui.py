@@ -1,18 +1,20 @@
 """What all pages share: words of the visitor's language, text that stays text, figures, the sweep that is looked at."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal, NoReturn
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
+import pandas as pd
 import plotly.graph_objects as go
 import streamlit as st
 
 from app.data import all_sweeps, find_folder
 from app.views import theme
+from app.views.table import Column
 from app.words import LANGUAGES, Words, load_words
 from runner.errors import ConfigError
 from storage.data_folder import default_data_folder
@@ -109,6 +111,42 @@ def clicked_cell(key: str) -> int | None:
     told = points[0].get("customdata") if points else None
     first = told[0] if isinstance(told, list | tuple) and told else told
     return int(first) if isinstance(first, int | float) else None
+
+
+def rows_to_click(
+    frame: pd.DataFrame,
+    columns: Sequence[Column],
+    formats: Mapping[str, str],
+    opened: Callable[[int], None],
+    *,
+    key: str,
+    alt: str,
+    height: int | Literal["auto"] = "auto",
+    helps: Mapping[str, str] | None = None,
+) -> None:
+    """A table; a click on a row calls `opened` with its place. `formats` and `helps`: by the kind of a column."""
+
+    def clicked() -> None:
+        if rows := st.session_state[key]["selection"]["rows"]:
+            opened(rows[0])
+
+    st.dataframe(
+        frame,
+        hide_index=True,
+        height=height,
+        key=key,
+        on_select=clicked,
+        selection_mode="single-row",
+        alt=alt,
+        column_config={
+            x.key: x.title
+            if x.kind == "text"
+            else st.column_config.NumberColumn(
+                f"{x.title} (ms)" if x.kind == "ms" else x.title, format=formats[x.kind], help=(helps or {}).get(x.kind)
+            )
+            for x in columns
+        },
+    )
 
 
 def when(unix_ns: int) -> str:
