@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import hashlib
+import os
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
@@ -25,6 +26,7 @@ from runner.load.trace_file import TraceRow
 from runner.load.workers import Workers
 from runner.load.workload import RequestSpec, Trace, build_trace, in_flight_caps, split_trace
 from runner.measured import Measured
+from runner.other_programs import OtherPrograms, beside
 from runner.plan import PlannedCell, is_search, trace_seed
 from runner.writer import Writer
 from storage.records import CellRecord, ClientSample, EngineSample, RequestRecord
@@ -48,6 +50,7 @@ class CellTools:
     stop: asyncio.Event  # end the sweep
     skip: Callable[[], bool]  # the user asked to skip this cell
     server_failure: Callable[[], Awaitable[SettingFailed | None]]
+    server_pids: Callable[[], list[int] | None]  # null: not known, or on another machine
     traces: Mapping[str, Sequence[TraceRow]]  # rows of classes that replay a recorded trace, by class name
     processes: Callable[[SweepConfig, Mapping[str, Scalar], Mapping[str, Sequence[TraceRow]]], int] = _processes_for
 
@@ -99,6 +102,7 @@ class _Kept:
         self._look_at = look_at
         self._rows = tools.writer.rows
         self._live = tools.live
+        self.others: OtherPrograms | None = None
 
     def record(self, record: RequestRecord) -> None:
         self.kinds[kind_of_end(record)] += 1
@@ -111,6 +115,8 @@ class _Kept:
         self._live.note_engine(sample)
 
     def client(self, sample: ClientSample) -> None:
+        if self.others and (share := self.others.share()) is not None:
+            sample = replace(sample, others_share=share)
         self._rows.client.append(sample)
         self._live.note_client(sample)
 
@@ -134,7 +140,7 @@ class _Cell:
     async def run_here(self) -> None:
         live, sender = self.tools.live, self.measured.sender
         await sender.open_ahead(self.trace)
-        self._begin()
+        await self._begin()
 
         async def send(spec: RequestSpec, scheduled_ns: int) -> RequestRecord | Pending:
             live.open_streams += 1
@@ -179,14 +185,16 @@ class _Cell:
         workers = Workers(jobs, self.kept.record, self.kept.client, note_open)
         try:
             await workers.start()
-            self._begin()
+            await self._begin(workers.pids)
             await self._watched(workers.run(self.origin_ns, self.ending.event))
         finally:
             live.open_streams = 0
             self.clock_steps = workers.clock_steps
             await workers.close()
 
-    def _begin(self) -> None:
+    async def _begin(self, load_pids: Sequence[int] = ()) -> None:
+        server_pids = await asyncio.to_thread(self.tools.server_pids)
+        self.kept.others = beside([os.getpid(), *load_pids, *server_pids]) if server_pids is not None else None
         self.origin_ns = time.monotonic_ns() + LEAD_NS
         self.started_unix_ns = time.time_ns() + LEAD_NS
 

@@ -152,8 +152,9 @@ async def _measure(
         await asyncio.to_thread(_mend_cell_lines, folder, finished, known)
         live.cells_done, live.status = len(finished), "running"
         tools = CellTools(
-            sweep_id, config, writer, live, stop, lambda: asked(folder, "skip"), server.alive, trace_rows(asked_for)
-        )
+            sweep_id, config, writer, live, stop, lambda: asked(folder, "skip"), server.alive, server.pids,
+            trace_rows(asked_for),
+        )  # fmt: skip
         first_is_ok = 0 in finished and finished[0].status == "ok"
         work = Cells(folder, meta, server, tools, course, deadline, first_is_ok=first_is_ok)
         await _with_helpers(

@@ -94,6 +94,7 @@ class ClientSample:
     loop_lag_ms: float  # worst lateness of the event loop's timer in the interval
     cpu_share: float  # CPU of this process / one core, 0..n
     open_streams: int
+    others_share: float | None = None  # 0..1 of all processors that neither we nor the server's processes kept busy
 
 
 @dataclass(frozen=True, slots=True)

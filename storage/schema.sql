@@ -106,5 +106,6 @@ CREATE TABLE client_sample (
   at_ns BIGINT NOT NULL,               -- ns: end of the interval looked at
   loop_lag_ms DOUBLE NOT NULL,         -- ms: worst lateness of the event loop's timer in the interval
   cpu_share DOUBLE NOT NULL,           -- CPU of our own process / one core, 0..n
-  open_streams BIGINT NOT NULL         -- count: streams open at that moment
+  open_streams BIGINT NOT NULL,        -- count: streams open at that moment
+  others_share DOUBLE                  -- share of all processors, 0..1, that other programs kept busy; null: can't be told
 );

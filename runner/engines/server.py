@@ -94,6 +94,12 @@ class Server:
             self._exit_code(), self._log.text(), "while starting" if not self._running else "while serving"
         )
 
+    def pids(self) -> list[int] | None:
+        """Processes of the engine that we started; null where the server's can't be told from other programs."""
+        if not self._owned or self._process is None:
+            return None
+        return [self._process.pid, *(p.pid for p in process.family(self._process.pid, self._since))]
+
     async def stop(self) -> None:
         """Ends the whole process group (TERM, then KILL after stop_timeout_s) and waits for its port and its memory.
 

@@ -31,6 +31,10 @@ class Workers:
     _errors: list[asyncio.Task[bytes]] = field(default_factory=list)
     _open: dict[int, int] = field(default_factory=dict)
 
+    @property
+    def pids(self) -> list[int]:
+        return [process.pid for process in self._processes]
+
     async def start(self) -> None:
         """Returns when every process has its job and is ready. Raises SettingFailed."""
         try:

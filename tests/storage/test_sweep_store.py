@@ -49,7 +49,7 @@ def test_rows_of_every_table_come_back_as_they_were(tmp_path: Path) -> None:
     told = {f.name: float(i) for i, f in enumerate(fields(EngineSample)[4:])}
     told["iteration_tokens_buckets"] = '{"1.0": 2.0}'  # type: ignore[assignment]
     engine = [EngineSample(0, 9, "metrics", 0.2, **told), EngineSample(0, 3, "none", 0.0)]  # type: ignore[arg-type]
-    client = [ClientSample(0, 1, 0.25, 0.5, 3)]
+    client = [ClientSample(0, 1, 0.25, 0.5, 3, 0.125)]
     store = SweepStore.create(tmp_path, META)
     store.append([full, request(0, 1)], engine, client)
     store.put_cell(cell(0))

@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 from runner.analysis.compare import compare
 from runner.analysis.differences import Difference, adjust
 from runner.analysis.percentiles import nearest_rank
-from runner.analysis.prepare import prepare
+from runner.analysis.prepare import Prepared, prepare
 from runner.analysis.sections import Sections, estimates, steps_of
 from runner.config import Slo
 from runner.errors import ConfigError
 from storage.records import ClientSample
 from tests.support.tables import CHAT, SECOND, make_cell, make_request, make_tables
-from tests.support.two_sweeps import N, jittered, quick, slow, sweep, sweep_tables
+from tests.support.two_sweeps import Answer, N, jittered, quick, slow, sweep, sweep_tables
 
 METRICS = {"share", "goodput_per_s", "ttft_p50_ms", "ttft_p95_ms", "gap_p95_ms", "output_tok_per_s"}
 
@@ -188,6 +188,21 @@ def test_a_doubtful_measurement_is_not_judged() -> None:
     assert (found["verdict"], found["regression"]) == ("cant_tell", False)
     assert "doubts" in notes(found)
     assert found["reason"].startswith("Nothing can be said: the measurement itself is in doubt")
+
+
+def beside_others(share: float, *changes: Answer) -> Prepared:
+    """A sweep during which other programs took this share of the machine's processors."""
+    tables = sweep_tables(list(changes or (quick,)))
+    client = make_tables(client=[ClientSample(0, s * SECOND, 1.0, 0.1, 1, share) for s in range(100)]).client
+    return prepare(type(tables)(tables.meta, tables.cells, tables.requests, tables.engine, client))
+
+
+def test_a_neighbour_on_one_side_only_is_not_blamed_on_the_server() -> None:
+    """Other programs took half of the processors on B's side: nothing follows; on both sides alike, B is judged."""
+    found = compare([beside_others(0.02)], [beside_others(0.5, slow)])
+    assert found["points"][0]["doubts"] == ["machine_busy"]
+    assert found["verdict"] == "cant_tell"
+    assert compare([beside_others(0.5)], [beside_others(0.5, slow)])["verdict"] == "worse"
 
 
 def test_too_few_requests_cannot_tell() -> None:
