@@ -14,14 +14,17 @@ from pathlib import Path
 from typing import Any
 
 import streamlit as st
+from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.routing import Route
 from streamlit import net_util
 
 from app.data import find_folder, report_html
+from app.load_pages import load_pages
 from app.password_page import page_words
 from app.security import guards
+from app.static_files import WholeFiles
 from runner.errors import ConfigError
 from runner.priority import yield_to_others
 from storage.errors import GoodputError
@@ -69,6 +72,7 @@ def serve(data_dir: Path, host: str | None, port: int | None, *, open_browser: b
     os.environ["FORWARDED_ALLOW_IPS"] = "none"  # who asks is judged by app.security_proxy alone
     net_util.get_external_ip = lambda: None  # it would ask a web service for every foreign origin
     shown = "localhost" if address in (*LOOPBACK, "0.0.0.0", "::") else address
+    load_pages()
     dashboard = make_app(data_dir, base, _announce(shown, base, open_browser))
     dashboard.run(
         config={
@@ -99,7 +103,7 @@ def make_app(data_dir: Path, base: str = "", lifespan: Any = None) -> st.App:  #
         Route("/healthz", _healthy),
         Route(f"{prefix}/reports/{{sweep_id}}.html", report),
     ]
-    return st.App(MAIN, lifespan=lifespan, routes=routes, middleware=guards(base))
+    return st.App(MAIN, lifespan=lifespan, routes=routes, middleware=[*guards(base), Middleware(WholeFiles, base=base)])
 
 
 def _healthy(request: Request) -> Response:

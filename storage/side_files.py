@@ -111,7 +111,10 @@ def withdraw(folder: Path, what: Wish) -> None:
 
 def asked(folder: Path, what: Wish) -> bool:
     """True while the wish stands."""
-    return (folder / what).exists()
+    try:
+        return (folder / what).exists()
+    except OSError:  # this user may not look into the folder
+        return False
 
 
 def pid_space() -> str:
@@ -178,7 +181,7 @@ def _status(state: dict[str, Any] | None, now_unix_ns: int) -> str:
 
 def _summary(folder: Path, now_unix_ns: int) -> SweepSummary:
     asked_for = _asked_for(folder / SWEEP)
-    state = read_state(folder)
+    state = _last_state(folder / STATE)
     verdict, brief = (state or {}).get("verdict"), (state or {}).get("brief")
     return SweepSummary(
         sweep_id=folder.name,
@@ -193,6 +196,21 @@ def _summary(folder: Path, now_unix_ns: int) -> SweepSummary:
         brief=brief if isinstance(brief, dict) else None,
         source=asked_for.get("source", ""),
     )
+
+
+def _last_state(path: Path) -> dict[str, Any] | None:
+    """`read_state`, to be read only: a list of hundreds of sweeps that have ended is not read anew each time. Each
+    writing of the file is another inode."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return _read_last_state(path, found.st_ino, found.st_ctime_ns, found.st_size)
+
+
+@lru_cache(maxsize=1024)
+def _read_last_state(path: Path, inode: int, changed_ns: int, size: int) -> dict[str, Any] | None:
+    return read_json(path)
 
 
 def _asked_for(path: Path) -> dict[str, Any]:
@@ -211,13 +229,13 @@ def _read_asked_for(path: Path, inode: int, changed_ns: int, size: int) -> dict[
         return {}
     return {
         "name": str(sweep.get("name") or ""),
-        "created_unix_ns": _moment(sweep.get("created_unix_ns")),
+        "created_unix_ns": moment(sweep.get("created_unix_ns")),
         "simulated": sweep.get("simulated") is True,
         "source": str(sweep.get("source") or ""),
     }
 
 
-def _moment(value: object) -> int:
+def moment(value: object) -> int:
     """Nanoseconds that a calendar has; 0 for others."""
     found = _count(value)
     return found if 0 <= found < _CALENDAR_ENDS_NS else 0

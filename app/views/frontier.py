@@ -15,6 +15,7 @@ from app.views import theme
 from app.words import ENGLISH, Words
 
 HOVER = "%{customdata[4]}<br>%{customdata[1]}<br>%{customdata[2]}<br>%{customdata[3]}<extra></extra>"
+LOW_SHARE = 0.15  # of the highest goodput: a label below such a point would lie on the axis
 
 
 def frontier_figure(result: c.Result, words: Words = ENGLISH, *, dark: bool = False, height: int = 480) -> go.Figure:
@@ -24,20 +25,18 @@ def frontier_figure(result: c.Result, words: Words = ENGLISH, *, dark: bool = Fa
     )
     points = [p for p in c.measured(result) if p.get("output_tok_per_s") is not None]
     names, shorts = c.setting_names(result, words), c.short_names(result, words)
+    traces: list[theme.Trace] = []
     for index, (key, name) in enumerate(names.items()):
-        _add_setting(fig, c.by_load(points, key), key, name, shorts[key], index, words)
+        traces += _setting(c.by_load(points, key), key, name, shorts[key], index, words)
+    traces += [*_frontier(points, words, dark), *_marks(result, words, dark)]
     theme.name_legend(fig, c.short_title(result))
-    _add_frontier(fig, points, words, dark)
-    _add_marks(fig, result, words, dark)
     fig.update_xaxes(**theme.axis([p["output_tok_per_s"] for p in points]))
     top = max((p["goodput_per_s"] for p in points), default=1.0) or 1.0
     fig.update_yaxes(range=[-0.04 * top, 1.18 * top])
-    return fig
+    return theme.with_traces(fig, traces)
 
 
-def _add_setting(
-    fig: go.Figure, mine: Sequence[c.Cell], key: str, name: str, short: str, index: int, words: Words
-) -> None:
+def _setting(mine: Sequence[c.Cell], key: str, name: str, short: str, index: int, words: Words) -> list[theme.Trace]:
     """Path through the loads, points and legend entry of one setting; from the ninth on they share one entry."""
     grouped = index >= theme.MAX_SERIES
     style = {"colour": theme.GREY, "symbol": "asterisk", "dash": "dot"} if grouped else theme.series_style(index)
@@ -45,23 +44,27 @@ def _add_setting(
     xs = [p["output_tok_per_s"] for p in mine]
     ys = [p["goodput_per_s"] for p in mine]
     common: dict[str, Any] = {"x": xs, "y": ys, "legendgroup": group, "showlegend": False}
-    line = {"color": style["colour"], "width": 1.5, "dash": style["dash"]}
-    fig.add_scatter(**common, mode="lines", line=line, opacity=0.6, hoverinfo="skip", meta={"role": "path"})
-    fig.add_scatter(
+    line = {"color": style["colour"], "dash": style["dash"], "width": 1.5}
+    path = {**common, "mode": "lines", "line": line, "opacity": 0.6, "hoverinfo": "skip", "meta": {"role": "path"}}
+    dots = {
         **common,
-        mode="markers",
-        marker=_markers(mine, style),
-        customdata=[hover_data(p, name, words) for p in mine],
-        hovertemplate=HOVER,
-        meta={"role": "points", "colour": style["colour"], "symbol": style["symbol"]},
-        name=theme.plain(name),
-    )
-    if index <= theme.MAX_SERIES:
-        shown = words.text("other settings") if grouped else short
-        fig.add_scatter(
-            x=[None], y=[None], mode="lines+markers", name=theme.plain(shown), legendgroup=group, line=line,
-            marker={"color": style["colour"], "symbol": style["symbol"], "size": 9}, meta={"role": "legend"},
-        )  # fmt: skip
+        "mode": "markers",
+        "marker": _markers(mine, style),
+        "customdata": [hover_data(p, name, words) for p in mine],
+        "hovertemplate": HOVER,
+        "meta": {"role": "points", "colour": style["colour"], "symbol": style["symbol"]},
+        "name": theme.plain(name),
+    }
+    if index > theme.MAX_SERIES:
+        return [path, dots]
+    shown = words.text("other settings") if grouped else short
+    mark = {"color": style["colour"], "size": 9, "symbol": style["symbol"]}
+    return [path, dots, {**_entry(shown), "mode": "lines+markers", "legendgroup": group, "line": line, "marker": mark}]
+
+
+def _entry(name: str) -> theme.Trace:
+    """What stands in the legend alone."""
+    return {"x": [None], "y": [None], "mode": "markers", "name": theme.plain(name), "meta": {"role": "legend"}}
 
 
 def _markers(mine: Sequence[c.Cell], style: Mapping[str, Any]) -> dict[str, Any]:
@@ -70,10 +73,10 @@ def _markers(mine: Sequence[c.Cell], style: Mapping[str, Any]) -> dict[str, Any]
     colours = [style["colour"] if o or bad else theme.GREY for o, bad in zip(on, invalid, strict=True)]
     return {
         "color": colours,
-        "symbol": [style["symbol"] + ("-open" if bad else "") for bad in invalid],
-        "size": [12 if o else 8 for o in on],
+        "line": {"color": colours, "width": 1.5},
         "opacity": [1.0 if o or bad else 0.75 for o, bad in zip(on, invalid, strict=True)],
-        "line": {"width": 1.5, "color": colours},
+        "size": [12 if o else 8 for o in on],
+        "symbol": [style["symbol"] + ("-open" if bad else "") for bad in invalid],
     }
 
 
@@ -162,40 +165,39 @@ def limit_of(cell: c.Cell) -> float | None:
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
-def _add_frontier(fig: go.Figure, points: Sequence[c.Cell], words: Words, dark: bool) -> None:
+def _frontier(points: Sequence[c.Cell], words: Words, dark: bool) -> list[theme.Trace]:
     """Step line: at each raw output, the most goodput that some setting still reaches."""
     on = sorted(
         (p["output_tok_per_s"], p["goodput_per_s"]) for p in points if p.get("on_frontier") and not c.why_invalid(p)
     )
-    fig.add_scatter(
-        x=[x for x, _ in on],
-        y=[y for _, y in on],
-        mode="lines",
-        line={"shape": "vh", "width": 2, "color": theme.ink(dark)},
-        hoverinfo="skip",
-        name=words.text("frontier"),
-        meta={"role": "frontier"},
-    )
-    fig.add_scatter(
-        x=[None], y=[None], mode="markers", name=words.text("beaten by another point"), meta={"role": "legend"},
-        marker={"color": theme.GREY, "size": 8, "opacity": 0.75},
-    )  # fmt: skip
+    line = {
+        "x": [x for x, _ in on],
+        "y": [y for _, y in on],
+        "mode": "lines",
+        "line": {"color": theme.ink(dark), "shape": "vh", "width": 2},
+        "hoverinfo": "skip",
+        "name": words.text("frontier"),
+        "meta": {"role": "frontier"},
+    }
+    grey = {"color": theme.GREY, "opacity": 0.75, "size": 8}
+    hollow = {"color": theme.ink(dark), "line": {"width": 1.5}, "size": 8, "symbol": "circle-open"}
+    told = [line, {**_entry(words.text("beaten by another point")), "marker": grey}]
     if any(c.why_invalid(p) for p in points):
-        fig.add_scatter(
-            x=[None], y=[None], mode="markers", name=words.text("not valid (hollow)"), meta={"role": "legend"},
-            marker={"color": theme.ink(dark), "size": 8, "symbol": "circle-open", "line": {"width": 1.5}},
-        )  # fmt: skip
+        told.append({**_entry(words.text("not valid (hollow)")), "marker": hollow})
+    return told
 
 
-def _add_marks(fig: go.Figure, result: c.Result, words: Words, dark: bool) -> None:
+def _marks(result: c.Result, words: Words, dark: bool) -> list[theme.Trace]:
     """The pick ringed, and the throughput winner named as what not to take."""
     pick, raw = c.chosen_cell(result), c.raw_winner(result)
     same = pick is not None and raw is not None and pick["cell"] == raw["cell"]
     label = words.text("the pick, also most raw tokens") if same else words.text("the pick")
     place = _towards_middle(pick, c.measured(result)) if same else "top center"
-    _mark(fig, pick, "pick", label, "star-open", place, dark)
-    not_pick = words.text("most raw tokens – not the pick")
-    _mark(fig, None if same else raw, "raw", not_pick, "x-thin-open", "bottom left", dark)
+    not_pick, below = words.text("most raw tokens – not the pick"), _off_the_axis(raw, c.measured(result))
+    return [
+        _mark(pick, "pick", label, "star-open", place, dark),
+        _mark(None if same else raw, "raw", not_pick, "x-thin-open", below, dark),
+    ]
 
 
 def _towards_middle(cell: c.Cell | None, points: Sequence[c.Cell]) -> str:
@@ -208,18 +210,29 @@ def _towards_middle(cell: c.Cell | None, points: Sequence[c.Cell]) -> str:
     return "top left" if position > 0.7 else "top right" if position < 0.3 else "top center"
 
 
-def _mark(fig: go.Figure, cell: c.Cell | None, role: str, label: str, symbol: str, place: str, dark: bool) -> None:
+def _off_the_axis(cell: c.Cell | None, points: Sequence[c.Cell]) -> str:
+    """Where a label does not lie on the numbers of the axis below."""
+    top = max((p["goodput_per_s"] for p in points), default=0.0)
+    return "top left" if ((cell or {}).get("goodput_per_s") or 0.0) < LOW_SHARE * top else "bottom left"
+
+
+def _mark(cell: c.Cell | None, role: str, label: str, symbol: str, place: str, dark: bool) -> theme.Trace:
     there = cell is not None and cell.get("output_tok_per_s") is not None
-    fig.add_scatter(
-        x=[cell["output_tok_per_s"]] if cell is not None and there else [],
-        y=[cell["goodput_per_s"]] if cell is not None and there else [],
-        mode="markers+text",
-        text=[label] if there else [],
-        textposition=place,
-        textfont={"size": 13, "weight": 700 if role == "pick" else 400},
-        cliponaxis=False,
-        marker={"symbol": symbol, "size": 24 if role == "pick" else 16, "color": theme.ink(dark), "line": {"width": 2}},
-        hoverinfo="skip",
-        showlegend=False,
-        meta={"role": role, "label": label},
-    )
+    return {
+        "x": [cell["output_tok_per_s"]] if cell is not None and there else [],
+        "y": [cell["goodput_per_s"]] if cell is not None and there else [],
+        "mode": "markers+text",
+        "text": [label] if there else [],
+        "textposition": place,
+        "textfont": {"size": 13, "weight": 700 if role == "pick" else 400},
+        "cliponaxis": False,
+        "marker": {
+            "color": theme.ink(dark),
+            "line": {"width": 2},
+            "size": 24 if role == "pick" else 16,
+            "symbol": symbol,
+        },
+        "hoverinfo": "skip",
+        "showlegend": False,
+        "meta": {"role": role, "label": label},
+    }

@@ -32,6 +32,7 @@ def percentiles_figure(
     """
     fig = make_subplots(rows=2, cols=1, shared_xaxes=True, vertical_spacing=0.07)
     theme.dress(fig, dark=dark, height=height)
+    traces: list[theme.Trace] = []
     points = [c.promised(p) for p in c.measured(result) if p.get("output_tok_per_s") is not None]
     names, shorts = c.setting_names(result, words), c.short_names(result, words)
     theme.name_legend(fig, c.short_title(result))
@@ -40,22 +41,25 @@ def percentiles_figure(
             if name != shown and not others:
                 continue
             for index, (key, label) in enumerate(names.items()):
-                _add_line(
-                    fig, row, metric, name, c.by_load(points, key), index, (label, shorts[key]), name == shown, words
-                )
-            _add_missing(fig, row, metric, name, points, name == shown, words)
-        _add_targets(fig, row, metric, result, points, words)
+                mine = c.by_load(points, key)
+                traces.append(_line(row, metric, name, mine, index, (label, shorts[key]), name == shown, words))
+            traces += _missing(row, metric, name, points, name == shown, words)
+        traces += _targets(row, metric, result, points, words)
         values = [v for p in points for n in SHOWN[metric] if (v := c.percentile(p, metric, n)) is not None]
         fig.update_yaxes(**theme.axis(values), row=row, col=1)
     fig.update_yaxes(title_text=words.text("first token (ms)"), row=1, col=1)
     fig.update_yaxes(title_text=words.text("gap between chunks (ms)"), row=2, col=1)
     fig.update_xaxes(**theme.axis([p["output_tok_per_s"] for p in points]))
     fig.update_xaxes(title_text=words.text("raw output (tokens/s)"), row=2, col=1)
-    return fig
+    return theme.with_traces(fig, traces)
 
 
-def _add_line(
-    fig: go.Figure,
+def _axes(row: int) -> theme.Trace:
+    """The plot of that row, from 1."""
+    return {"xaxis": "x", "yaxis": "y"} if row == 1 else {"xaxis": "x2", "yaxis": "y2"}
+
+
+def _line(
     row: int,
     metric: str,
     name: str,
@@ -64,7 +68,7 @@ def _add_line(
     label: tuple[str, str],
     visible: bool,
     words: Words,
-) -> None:
+) -> theme.Trace:
     style = theme.series_style(index)
     values = [c.percentile(p, metric, name) for p in mine]
     hover = [
@@ -72,35 +76,34 @@ def _add_line(
     ]
     spans = [_interval(p, metric, name) for p in mine]
     drawn = [(v, low, high) for v, (low, high) in zip(values, spans, strict=True)]
-    fig.add_scatter(
-        x=[p["output_tok_per_s"] for p in mine],
-        y=values,
-        error_y={
-            "type": "data",
+    return {
+        **_axes(row),
+        "x": [p["output_tok_per_s"] for p in mine],
+        "y": values,
+        "error_y": {
             "array": [high - v if v is not None and high is not None else 0.0 for v, _, high in drawn],
             "arrayminus": [v - low if v is not None and low is not None else 0.0 for v, low, _ in drawn],
             "thickness": 1,
+            "type": "data",
             "width": 3,
         },
-        mode="lines+markers",
-        line={"color": style["colour"], "dash": style["dash"], "width": 1.5},
-        marker={
+        "mode": "lines+markers",
+        "line": {"color": style["colour"], "dash": style["dash"], "width": 1.5},
+        "marker": {
             "color": style["colour"],
             "size": 8,
             "symbol": [style["symbol"] + ("-open" if c.why_invalid(p) else "") for p in mine],
         },
-        customdata=[[p["cell"]] for p in mine],
-        text=hover,
-        hovertemplate="%{text}<extra></extra>",
-        name=theme.plain(label[1]),
-        legendgroup=label[0],
-        showlegend=row == 1,
-        connectgaps=False,
-        visible=visible,
-        meta={"role": "percentile", "percentile": name},
-        row=row,
-        col=1,
-    )
+        "customdata": [[p["cell"]] for p in mine],
+        "text": hover,
+        "hovertemplate": "%{text}<extra></extra>",
+        "name": theme.plain(label[1]),
+        "legendgroup": label[0],
+        "showlegend": row == 1,
+        "connectgaps": False,
+        "visible": visible,
+        "meta": {"role": "percentile", "percentile": name},
+    }
 
 
 def _n(cell: c.Cell, metric: str) -> int | None:
@@ -134,58 +137,61 @@ def missing_text(cell: c.Cell, metric: str, name: str, words: Words = ENGLISH) -
     )
 
 
-def _add_missing(
-    fig: go.Figure, row: int, metric: str, name: str, points: Sequence[c.Cell], visible: bool, words: Words
-) -> None:
+def _missing(
+    row: int, metric: str, name: str, points: Sequence[c.Cell], visible: bool, words: Words
+) -> list[theme.Trace]:
     """A hollow mark at the highest percentile that is known, for those that are not."""
     found: list[tuple[c.Cell, float]] = []
     for p in points:
         known = [v for n in SHOWN[metric] if (v := c.percentile(p, metric, n)) is not None]
         if c.percentile(p, metric, name) is None and known:
             found.append((p, max(known)))
-    if found:
-        fig.add_scatter(
-            x=[p["output_tok_per_s"] for p, _ in found],
-            y=[v for _, v in found],
-            mode="markers",
-            marker={"symbol": "circle-open-dot", "size": 9, "color": theme.GREY},
-            text=[f"{theme.plain(c.load_name(p, words))}<br>{missing_text(p, metric, name, words)}" for p, _ in found],
-            hovertemplate="%{text}<extra></extra>",
-            name=words.text("n too small"),
-            legendgroup="n too small",
-            showlegend=row == 1,
-            visible=visible,
-            meta={"role": "percentile", "percentile": name},
-            row=row,
-            col=1,
-        )
+    if not found:
+        return []
+    told = [f"{theme.plain(c.load_name(p, words))}<br>{missing_text(p, metric, name, words)}" for p, _ in found]
+    trace = {
+        **_axes(row),
+        "x": [p["output_tok_per_s"] for p, _ in found],
+        "y": [v for _, v in found],
+        "mode": "markers",
+        "marker": {"color": theme.GREY, "size": 9, "symbol": "circle-open-dot"},
+        "text": told,
+        "hovertemplate": "%{text}<extra></extra>",
+        "name": words.text("n too small"),
+        "legendgroup": "n too small",
+        "showlegend": row == 1,
+        "visible": visible,
+        "meta": {"role": "percentile", "percentile": name},
+    }
+    return [trace]
 
 
-def _add_targets(
-    fig: go.Figure, row: int, metric: str, result: c.Result, points: Sequence[c.Cell], words: Words
-) -> None:
+def _targets(row: int, metric: str, result: c.Result, points: Sequence[c.Cell], words: Words) -> list[theme.Trace]:
     """Dashed lines at the targets, drawn as data: labels of layout lines get lost on log axes."""
     xs = [p["output_tok_per_s"] for p in points]
     targets = {k: t[metric] for k, t in targets_of(result).items() if t.get(metric) is not None}
+    drawn: list[theme.Trace] = []
     for class_name, value in targets.items() if xs else ():
         # classes with one value share one label
         same = [k for k, v in targets.items() if v == value]
         text = words.text("{name} target {value}", name=", ".join(same), value=words.ms(value))
-        fig.add_scatter(
-            x=[min(xs), max(xs)],
-            y=[value] * 2,
-            mode="lines+text",
-            line={"color": theme.TARGET, "dash": "dash", "width": 2},
-            text=["", theme.plain(text) if same[0] == class_name else ""],
-            textposition="top left",
-            textfont={"color": theme.TARGET},
-            cliponaxis=False,
-            hoverinfo="skip",
-            showlegend=False,
-            meta={"role": "target", "class": class_name, "metric": metric},
-            row=row,
-            col=1,
+        drawn.append(
+            {
+                **_axes(row),
+                "x": [min(xs), max(xs)],
+                "y": [value] * 2,
+                "mode": "lines+text",
+                "line": {"color": theme.TARGET, "dash": "dash", "width": 2},
+                "text": ["", theme.plain(text) if same[0] == class_name else ""],
+                "textposition": "top left",
+                "textfont": {"color": theme.TARGET},
+                "cliponaxis": False,
+                "hoverinfo": "skip",
+                "showlegend": False,
+                "meta": {"role": "target", "class": class_name, "metric": metric},
+            }
         )
+    return drawn
 
 
 def targets_of(result: c.Result) -> dict[str, Mapping[str, Any]]:

@@ -23,6 +23,7 @@ TARGET = "#D55E00"  # target lines, always dashed and named
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Noto Sans', 'Liberation Sans', sans-serif"
 # cividis at 0, 1/8, … 1 (matplotlib's published table)
 CIVIDIS = ("#00224E", "#123570", "#3B496C", "#575D6D", "#707173", "#8A8678", "#A59C74", "#C3B369", "#FEE838")
+Trace = dict[str, Any]  # a scatter trace as plain data; the keys of its parts in Plotly's order, by the alphabet
 _INK = {False: "#1F2328", True: "#E6E8EB"}
 _SOFT = {False: "rgba(31,35,40,0.12)", True: "rgba(230,232,235,0.16)"}
 _PANEL = {False: "#FFFFFF", True: "#22262E"}
@@ -96,6 +97,12 @@ def _layout(dark: bool, height: int) -> dict[str, Any]:
         "hovermode": "closest",
         "legend": {"orientation": "h", "yref": "container", "y": 0, "yanchor": "bottom", "x": 0, "xanchor": "left"},
     }
+
+
+def with_traces(fig: go.Figure, traces: list[Trace]) -> go.Figure:
+    """The figure with these scatter traces, taken as they are: Plotly's own look at every property of a trace, twice,
+    is half of the time in which the page of a large sweep is made."""
+    return go.Figure(data=traces, layout=fig.layout.to_plotly_json(), _validate=False)
 
 
 def speak(fig: go.Figure, words: Words) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -20,17 +21,39 @@ class Gaps:
     A request of k chunks has k - 1 gaps; those of row r are the flat slice start[r] : start[r] + count[r].
     """
 
-    row: Ints  # (m,) position in the request table
     gap_us: Ints  # (m,)
-    elapsed_us: Ints  # (m,) from the request's first chunk to the chunk that ends the gap
-    at_ns: Floats  # (m,) arrival of the chunk that ends the gap, on the cell's clock
     start: Ints  # (rows,)
     count: Ints  # (rows,)
+    first_ns: Floats  # (rows,) arrival of the first chunk, on the cell's clock
+
+    @cached_property
+    def row(self) -> Ints:
+        """(m,) position in the request table."""
+        return np.repeat(np.arange(len(self.count), dtype=np.int64), self.count)
+
+    @cached_property
+    def elapsed_us(self) -> Ints:
+        """(m,) from the request's first chunk to the chunk that ends the gap."""
+        return self.sums(self.gap_us)
+
+    @cached_property
+    def at_ns(self) -> Floats:
+        """(m,) arrival of the chunk that ends the gap, on the cell's clock."""
+        return np.repeat(self.first_ns, self.count) + self.elapsed_us * 1000.0
 
     @property
     def order(self) -> Ints:
         """(m,) 1-based place of the gap within its request: i in y_{i+1} - y_i."""
-        return np.arange(1, len(self.row) + 1, dtype=np.int64) - self.start[self.row]
+        return np.arange(1, len(self.gap_us) + 1, dtype=np.int64) - np.repeat(self.start, self.count)
+
+    def sums(self, values: Ints) -> Ints:
+        """(m,) running sums of one value a gap, anew from each request's first one."""
+        total = np.cumsum(values)
+        if not len(total):
+            return total
+        before = np.where(self.start > 0, total[np.maximum(self.start, 1) - 1], 0)
+        sums: Ints = total - np.repeat(before, self.count)
+        return sums
 
     @property
     def gap_ms(self) -> Floats:
@@ -46,16 +69,8 @@ class Gaps:
 
     def of_rows(self, chosen: Bools) -> "Gaps":
         """The table of the chosen rows alone (booleans over the rows)."""
-        mine, place = chosen[self.row], np.cumsum(chosen) - 1
-        count = self.count[chosen]
-        return Gaps(
-            row=place[self.row[mine]],
-            gap_us=self.gap_us[mine],
-            elapsed_us=self.elapsed_us[mine],
-            at_ns=self.at_ns[mine],
-            start=_starts(count),
-            count=count,
-        )
+        mine, count = np.repeat(chosen, self.count), self.count[chosen]
+        return Gaps(self.gap_us[mine], _starts(count), count, self.first_ns[chosen])
 
 
 def gap_blocks(requests: pd.DataFrame) -> Iterator[slice]:
@@ -84,19 +99,8 @@ def gap_table(requests: pd.DataFrame) -> Gaps:
     count = _counts(deltas)
     start = _starts(count)
     gap_us = np.concatenate(deltas).astype(np.int64) if count.any() else np.zeros(0, dtype=np.int64)
-    row = np.repeat(np.arange(len(count), dtype=np.int64), count)
-    total = np.cumsum(gap_us)
-    before = np.concatenate([[0], total])[start] if len(count) else count
-    elapsed_us = total - before[row]
     first_ns = requests["first_chunk_ns"].to_numpy(dtype=np.float64, na_value=np.nan)
-    return Gaps(
-        row=row,
-        gap_us=gap_us,
-        elapsed_us=elapsed_us,
-        at_ns=first_ns[row] + elapsed_us * 1000.0,
-        start=start,
-        count=count,
-    )
+    return Gaps(gap_us, start, count, first_ns)
 
 
 @dataclass(frozen=True)

@@ -51,27 +51,27 @@ def judge(requests: pd.DataFrame, targets: Mapping[str, Slo]) -> Judged:
 
 
 def verdicts(requests: pd.DataFrame, judged: Judged, rule: GapRule | None = None) -> "pd.Series[Any]":
-    """ "met", "missed" or "censored" per row; None for a class without targets. rule None: each class's own.
-
-    Rejected, failed and timed-out requests are missed. A request cut by our own end of run (cancelled) is censored,
-    unless its first token was already late. Without gaps the gap rule is vacuous.
-    """
-    gap_ok = np.zeros(len(requests), dtype=bool)
-    for name in RULES:
-        mask = np.full(len(requests), name == rule) if rule else (judged.own_rule == name).to_numpy(dtype=bool)
-        gap_ok |= mask & judged.gap_ok[name]
-    met = requests["completed"].to_numpy(dtype=bool) & judged.ttft_ok & gap_ok
-    censored = requests["cancelled"].to_numpy(dtype=bool) & ~judged.ttft_missed
-    words = pd.Series("missed", index=requests.index, dtype=object)
-    words[censored] = "censored"
+    """ "met", "missed" or "censored" per row; None for a class without targets. rule None: each class's own."""
+    met, missed = met_and_missed(requests, judged, rule)
+    words = pd.Series("censored", index=requests.index, dtype=object)
+    words[missed] = "missed"
     words[met] = "met"
     words[~judged.has_target] = None
     return words
 
 
-def meets_targets(requests: pd.DataFrame, targets: Mapping[str, Slo], rule: GapRule | None = None) -> "pd.Series[Any]":
-    """ "met" | "missed" | "censored" (None: no targets) for every row of `request_table`."""
-    return verdicts(requests, judge(requests, targets), rule)
+def met_and_missed(requests: pd.DataFrame, judged: Judged, rule: GapRule | None = None) -> tuple[Bools, Bools]:
+    """Per row; both are false for a class without targets and where it can't be told (censored).
+
+    Rejected, failed and timed-out requests are missed. A request cut by our own end of run (cancelled) is censored,
+    unless its first token was already late. Without gaps the gap rule is vacuous.
+    """
+    gap_ok = judged.gap_ok[rule] if rule else np.zeros(len(requests), dtype=bool)
+    for name in () if rule else RULES:
+        gap_ok |= (judged.own_rule == name).to_numpy(dtype=bool) & judged.gap_ok[name]
+    met = judged.has_target & requests["completed"].to_numpy(dtype=bool) & judged.ttft_ok & gap_ok
+    censored = requests["cancelled"].to_numpy(dtype=bool) & ~judged.ttft_missed
+    return met, judged.has_target & ~met & ~censored
 
 
 def stalled_but_fine_on_average(requests: pd.DataFrame, judged: Judged) -> Bools:
@@ -81,19 +81,40 @@ def stalled_but_fine_on_average(requests: pd.DataFrame, judged: Judged) -> Bools
 
 
 def _deadlines(requests: pd.DataFrame, t1_ms: Floats, t2_ms: Floats) -> tuple[Floats, Floats]:
-    """`_latest_ns` and `fluidity` per row. Where neither the first chunk nor any gap is too long, nothing is behind
-    any deadline: only the others' gaps are looked at, a block of rows at a time."""
+    """Per row: how far its worst chunk is behind a steady pace of T2 that starts at its first chunk, in ns, and its
+    `fluidity`. Where neither the first chunk nor any gap is too long, nothing is behind any deadline; where only the
+    first chunk is late, its first gap tells all. The other rows' gaps are looked at, a block of rows at a time."""
     ttft = requests["ttft_ms"].to_numpy(dtype=np.float64)
     longest = requests["gap_max_ms"].to_numpy(dtype=np.float64)
     known = ~np.isnan(ttft) & ~np.isnan(t1_ms)
     behind, kept = np.full(len(ttft), -np.inf), np.where(known, 1.0, np.nan)
-    slow = np.flatnonzero(known & ~((ttft <= t1_ms) & (longest <= t2_ms)))
-    of_slow = requests[["chunk_deltas_us", "first_chunk_ns"]].iloc[slow]
+    slow = known & ~((ttft <= t1_ms) & (longest <= t2_ms))
+    smooth = slow & (np.rint(longest * 1000.0) * 1000.0 <= np.rint(t2_ms * 1e6))
+    _only_first_late(requests["chunk_deltas_us"], np.flatnonzero(smooth), (ttft, t1_ms, t2_ms), behind, kept)
+    slow_rows = np.flatnonzero(slow & ~smooth)
+    of_slow = requests[["chunk_deltas_us", "first_chunk_ns"]].iloc[slow_rows]
     for block in gap_blocks(of_slow):
-        rows, gaps = slow[block], gap_table(of_slow.iloc[block])
-        behind[rows] = _latest_ns(gaps, t2_ms[rows])
-        kept[rows] = fluidity(gaps, ttft[rows], t1_ms[rows], t2_ms[rows])
+        rows, gaps = slow_rows[block], gap_table(of_slow.iloc[block])
+        late = _behind_ns(gaps, _ns(t2_ms[rows]))
+        behind[rows] = gaps.per_row(late, np.maximum, -np.inf)
+        kept[rows] = _fluidity(gaps, late, _ns(ttft[rows] - t1_ms[rows]), _ns(t2_ms[rows]))
     return behind, kept
+
+
+def _only_first_late(
+    deltas: "pd.Series[Any]", rows: Ints, times_ms: tuple[Floats, Floats, Floats], behind: Floats, kept: Floats
+) -> None:
+    """Fills in the rows of which every gap is within T2, without a look at their gaps but the first: those that follow
+    only win time. `times_ms`: TTFT, T1 and T2 of all rows."""
+    own = deltas.iloc[rows].tolist()
+    count = np.array([len(d) for d in own], dtype=np.int64)
+    first_us = np.array([d[0] for d in own], dtype=np.int64)
+    ttft, t1, t2 = (of_all[rows] for of_all in times_ms)
+    behind[rows] = first_us * 1000 - _ns(t2)
+    late = _ns(ttft - t1)
+    missed = np.where(late > 0, 1 + late // _ns(t2), 0)
+    met = count + (late <= 0)
+    kept[rows] = met / (met + missed)
 
 
 def fluidity(gaps: Gaps, ttft_ms: Floats, t1_ms: Floats, t2_ms: Floats) -> Floats:
@@ -105,37 +126,43 @@ def fluidity(gaps: Gaps, ttft_ms: Floats, t1_ms: Floats, t2_ms: Floats) -> Float
     """
     known = ~np.isnan(ttft_ms) & ~np.isnan(t1_ms)
     t2 = _ns(np.where(known, t2_ms, 1.0))
-    late_first = _ns(np.where(known, ttft_ms - t1_ms, 0.0))
-    missed = np.where(late_first > 0, 1 + late_first // t2, 0).astype(np.float64)
-    met = np.where(late_first > 0, 0.0, 1.0)
-    # slack after each chunk, had deadlines never been reset; a chunk is late when this falls below every value before
-    # it (and below 0), because each reset puts the zero of the slack at that lowest value
-    slack = np.maximum(-late_first, 0)[gaps.row] + gaps.order * t2[gaps.row] - gaps.elapsed_us * 1000
-    lowest_before = _lowest_before(np.minimum(slack, 0), gaps)
-    late = lowest_before - slack
-    misses, overdue = np.zeros(len(late), dtype=np.int64), late > 0
-    misses[overdue] = 1 + late[overdue] // t2[gaps.row[overdue]]
-    missed += gaps.per_row(misses, np.add, 0.0)
-    met += gaps.per_row((late <= 0).astype(np.int64), np.add, 0.0)
-    share: Floats = np.where(known, met / (met + missed), np.nan)
+    share = _fluidity(gaps, _behind_ns(gaps, t2), _ns(np.where(known, ttft_ms - t1_ms, 0.0)), t2)
+    out: Floats = np.where(known, share, np.nan)
+    return out
+
+
+def _fluidity(gaps: Gaps, behind_ns: Ints, late_first_ns: Ints, t2_ns: Ints) -> Floats:
+    """`behind_ns`: of each chunk, had deadlines begun at the first chunk and never been set anew. A chunk is late when
+    it is further behind than every chunk before it, and than what the first one was early: each reset puts the zero of
+    lateness at the chunk that is furthest behind."""
+    rows = len(t2_ns)
+    behind = behind_ns - np.repeat(np.maximum(-late_first_ns, 0), gaps.count)
+    late = behind - _most_before(np.maximum(behind, 0), gaps)
+    overdue = np.flatnonzero(late > 0)
+    row = gaps.row[overdue]
+    missed = np.where(late_first_ns > 0, 1 + late_first_ns // t2_ns, 0) + np.bincount(
+        row, weights=1 + late[overdue] // t2_ns[row], minlength=rows
+    )
+    met = (late_first_ns <= 0) + gaps.count - np.bincount(row, minlength=rows)
+    share: Floats = met / (met + missed)
     return share
 
 
-def _lowest_before(values: Ints, gaps: Gaps) -> Ints:
-    """Running minimum of `values` (all <= 0) within each row over the entries *before* each one; 0 for the first."""
+def _most_before(values: Ints, gaps: Gaps) -> Ints:
+    """Running maximum of `values` (all >= 0) within each row over the entries *before* each one; 0 for the first."""
     if not len(values):
         return values
-    shift = gaps.row * (1 - int(values.min()))  # puts each row wholly below the one before: one accumulate for all
-    running = np.minimum.accumulate(values - shift) + shift
+    # puts each row wholly above the one before: one accumulate for all
+    shift = np.repeat(np.arange(len(gaps.count), dtype=np.int64) * (1 + int(values.max())), gaps.count)
+    running = np.maximum.accumulate(values + shift) - shift
     before = np.concatenate([[0], running[:-1]])
     before[gaps.start[gaps.count > 0]] = 0
     return before
 
 
-def _latest_ns(gaps: Gaps, t2_ms: Floats) -> Floats:
-    """Per row: by how much its worst chunk is behind a steady pace of T2 that starts at the first chunk, in ns."""
-    t2 = _ns(np.nan_to_num(t2_ms))
-    return gaps.per_row(gaps.elapsed_us * 1000 - gaps.order * t2[gaps.row], np.maximum, -np.inf)
+def _behind_ns(gaps: Gaps, t2_ns: Ints) -> Ints:
+    """(m,) how far each chunk is behind a steady pace of T2 that starts at its request's first chunk."""
+    return gaps.sums(gaps.gap_us * 1000 - np.repeat(t2_ns, gaps.count))
 
 
 def _per_class(names: "pd.Series[Any]", values: Mapping[str, float]) -> Floats:

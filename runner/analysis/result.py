@@ -15,7 +15,7 @@ from runner.analysis.frontier import frontier
 from runner.analysis.goodput import RULES, Judged, judge, stalled_but_fine_on_average
 from runner.analysis.isolation import isolation_of
 from runner.analysis.prepare import Prepared, prepare
-from runner.analysis.score import frontier_probabilities, points_of, score_cells
+from runner.analysis.score import frontier_probabilities, points_by_rule, score_cells, verdicts_of
 from runner.analysis.warnings import MeasurementWarning
 from runner.config import GapRule, Slo, SweepConfig
 from runner.engines.start_line import suggested_line
@@ -59,15 +59,21 @@ def score(
     common = rule or common_rule(wanted)
     windows = {facts.cell: facts.window_s or 0.0 for facts in prepared.cells}
 
-    def pointed(by: GapRule | None) -> list[Point]:
-        return sound_points(points_of(prepared, rows, wanted, judged, by), prepared.config, rows, windows)
+    judgements: tuple[GapRule | None, ...] = (rule, *RULES)
+    by_judgement = points_by_rule(prepared, rows, wanted, {by: verdicts_of(prepared, judged, by) for by in judgements})
 
-    points = pointed(rule)
-    chosen = choose(looked_at_enough(points, prepared.config, alpha), prepared.config, alpha)
+    def sound(points: Sequence[Point]) -> list[Point]:
+        return sound_points(points, prepared.config, rows, windows)
+
+    def picked(points: Sequence[Point]) -> Point | None:
+        return choose(looked_at_enough(points, prepared.config, alpha), prepared.config, alpha)
+
+    points = sound(by_judgement[rule])
+    chosen = picked(points)
     by_rule = {
         name: chosen
-        if name == common
-        else choose(looked_at_enough(pointed(name), prepared.config, alpha), prepared.config, alpha)
+        if name == common or by_judgement[name] == by_judgement[rule]
+        else picked(sound(by_judgement[name]))
         for name in RULES
     }
     drift, changes = drift_of(prepared, wanted, judged, rule)
@@ -193,6 +199,9 @@ def _sweep_warnings(
 
 def plain(value: Any) -> Any:  # noqa: ANN401  (any JSON value)
     """numpy scalars to Python's, NaN and infinities to null, tuples to lists: what strict JSON can hold."""
+    kind = type(value)
+    if kind is str or kind is int or kind is bool or value is None:
+        return value
     if isinstance(value, dict):
         return {str(k): plain(v) for k, v in value.items()}
     if isinstance(value, (list, tuple)):

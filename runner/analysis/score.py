@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import compress, repeat
 from typing import Any
 
@@ -12,7 +13,7 @@ from runner.analysis.bound import bound_of
 from runner.analysis.choice import Point, RequestKey, change, group_key
 from runner.analysis.frontier import frontier_chances, is_valid
 from runner.analysis.gaps import Bools
-from runner.analysis.goodput import RULES, Judged, verdicts
+from runner.analysis.goodput import RULES, Judged, met_and_missed
 from runner.analysis.intervals import Share, design_effect, pool
 from runner.analysis.percentiles import nearest_rank, needs
 from runner.analysis.prepare import CellFacts, Prepared, limits
@@ -21,7 +22,7 @@ from runner.config import GapRule, Slo
 
 Row = dict[str, Any]
 FRONTIER_DRAWS = 400
-
+REMEMBERED = 4096  # requests of a cell: the outcomes of larger ones are not kept
 
 SHARE_KEYS = (
     "goodput_per_s", "goodput_per_s_low", "goodput_per_s_high", "share", "share_low", "share_high", "met", "judged",
@@ -40,7 +41,8 @@ class Verdicts:
     def share(self, chosen: Bools, crowd: float = 1.0) -> Share:
         """Of the chosen rows (booleans over the table), in order of arrival; `crowd`: their `crowd_effect`."""
         met = self.met[chosen & self.judged]
-        return Share(int(met.sum()), len(met), design_effect(met, crowd))
+        deff = _design_effect(met.tobytes(), crowd) if 0 < len(met) <= REMEMBERED else design_effect(met, crowd)
+        return Share(int(met.sum()), len(met), deff)
 
     def value(self, chosen: Bools) -> float | None:
         """The share of the chosen rows without its interval."""
@@ -48,11 +50,20 @@ class Verdicts:
         return int((chosen & self.met & self.judged).sum()) / judged if judged else None
 
 
+@lru_cache(maxsize=4096)
+def _design_effect(met: bytes, crowd: float) -> float:
+    """`design_effect` of outcomes: most cells keep theirs from one rule to the next, and when a target moves."""
+    return design_effect(np.frombuffer(met, dtype=np.bool_), crowd)
+
+
+@lru_cache(maxsize=4096)
+def _rate_interval(slices: bytes, blocks: int, window_s: float) -> tuple[float, float]:
+    return rate_interval(np.frombuffer(slices), blocks, window_s)
+
+
 def verdicts_of(prepared: Prepared, judged: Judged, rule: GapRule | None) -> Verdicts:
-    words = verdicts(prepared.requests, judged, rule).to_numpy(dtype=object)
+    met, missed = met_and_missed(prepared.requests, judged, rule)
     window = prepared.requests["in_window"].to_numpy(dtype=bool)
-    met: Bools = np.equal(words, "met").astype(bool)
-    missed: Bools = np.equal(words, "missed").astype(bool)
     return Verdicts(met & window, (met | missed) & window, prepared.requests["class_name"].to_numpy(dtype=object))
 
 
@@ -62,9 +73,10 @@ def score_cells(
     """One `cells[]` row a cell (on_frontier still null) and every warning about cells."""
     by_rule: dict[str, Verdicts] = {name: verdicts_of(prepared, judged, name) for name in RULES}
     own = by_rule[rule] if rule else verdicts_of(prepared, judged, None)
+    classes = {c.name: np.equal(own.names, c.name).astype(bool) for c in prepared.config.classes}
     rows, warnings = [], []
     for facts in prepared.cells:
-        row, found = _cell(facts, targets, own, by_rule)
+        row, found = _cell(facts, targets, own, by_rule, classes)
         row["change_from_first"] = list(change(facts.setting, prepared.config))
         rows.append(row)
         warnings += found
@@ -72,13 +84,17 @@ def score_cells(
 
 
 def _cell(
-    facts: CellFacts, targets: Mapping[str, Slo], own: Verdicts, by_rule: Mapping[str, Verdicts]
+    facts: CellFacts,
+    targets: Mapping[str, Slo],
+    own: Verdicts,
+    by_rule: Mapping[str, Verdicts],
+    rows_of: Mapping[str, Bools],
 ) -> tuple[Row, list[MeasurementWarning]]:
     part = Verdicts(own.met[facts.rows], own.judged[facts.rows], own.names[facts.rows])
     parts = {r: Verdicts(v.met[facts.rows], v.judged[facts.rows], part.names) for r, v in by_rule.items()}
     classes = {}
     for name, numbers in facts.classes.items():
-        of_class = np.equal(part.names, name).astype(bool)
+        of_class = rows_of[name][facts.rows]
         share = part.share(of_class, facts.crowds.get(name, 1.0)) if name in targets else Share(0, 0)
         shares = {rule: v.value(of_class) if name in targets else None for rule, v in parts.items()}
         classes[name] = {**numbers, **_share_keys(share, facts, part.met & of_class), "rules": shares}
@@ -123,7 +139,7 @@ def _share_keys(share: Share, facts: CellFacts, met: Bools) -> Row:
     rate = share.met / facts.window_s
     between: tuple[float | None, float | None] = (None, None)
     if facts.blocks and share.met:
-        between = rate_interval(counted(facts.slice_of, met), facts.blocks, facts.window_s)
+        between = _rate_interval(counted(facts.slice_of, met).tobytes(), facts.blocks, facts.window_s)
     elif facts.blocks:  # without a single one nothing can be drawn anew: what the share leaves possible
         between = (0.0, high * share.judged / facts.window_s)
     return {
@@ -179,21 +195,42 @@ def frontier_probabilities(
 def points_of(
     prepared: Prepared, rows: list[Row], targets: Mapping[str, Slo], judged: Judged, rule: GapRule | None
 ) -> list[Point]:
-    """Repeats pooled: one point for each setting at each load that was measured at all.
+    """`points_by_rule` of one rule."""
+    return points_by_rule(prepared, rows, targets, {rule: verdicts_of(prepared, judged, rule)})[rule]
+
+
+def points_by_rule(
+    prepared: Prepared, rows: list[Row], targets: Mapping[str, Slo], by_rule: Mapping[GapRule | None, Verdicts]
+) -> dict[GapRule | None, list[Point]]:
+    """Repeats pooled: one point for each setting at each load that was measured at all. Rules that judge all requests
+    of a point alike share it.
 
     An overloaded repeat makes the point overloaded; a repeat that is invalid for another reason is left out while a
     valid one exists.
     """
-    own = verdicts_of(prepared, judged, rule)
     groups: dict[str, list[tuple[CellFacts, Row]]] = {}
     for facts, row in zip(prepared.cells, rows, strict=True):
         if facts.window_s and "only" not in facts.load:  # nobody's promise was asked for there
             groups.setdefault(group_key(facts.setting, facts.load), []).append((facts, row))
-    return [_point(group, targets, own, prepared) for group in groups.values()]
+    points: dict[GapRule | None, list[Point]] = {rule: [] for rule in by_rule}
+    for group in groups.values():
+        usable = [(f, r) for f, r in group if not (INVALIDATING - {"overload"}) & set(r["flags"])] or group
+        known: dict[bytes, Point] = {}
+        for rule, own in by_rule.items():
+            told = b"".join(part[f.rows].tobytes() for f, _ in usable for part in (own.met, own.judged))
+            if told not in known:
+                known[told] = _point(group, usable, targets, own, prepared)
+            points[rule].append(known[told])
+    return points
 
 
-def _point(group: list[tuple[CellFacts, Row]], targets: Mapping[str, Slo], own: Verdicts, prepared: Prepared) -> Point:
-    usable = [(f, r) for f, r in group if not (INVALIDATING - {"overload"}) & set(r["flags"])] or group
+def _point(
+    group: list[tuple[CellFacts, Row]],
+    usable: list[tuple[CellFacts, Row]],
+    targets: Mapping[str, Slo],
+    own: Verdicts,
+    prepared: Prepared,
+) -> Point:
     indices = prepared.requests["request"].to_numpy(dtype=np.int64)
     met: dict[RequestKey, bool] = {}
     by_class: dict[str, list[Share]] = {}

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from runner.analysis.gaps import gap_table
-from runner.analysis.goodput import RULES, fluidity, judge, meets_targets, stalled_but_fine_on_average, verdicts
+from runner.analysis.goodput import RULES, fluidity, judge, stalled_but_fine_on_average, verdicts
 from runner.analysis.requests import request_table
 from runner.config import GapRule, Slo
 from storage.records import RequestRecord
@@ -21,7 +21,7 @@ CONFIG = make_config()
 
 def verdict(record: RequestRecord, rule: GapRule | None = None, target: Slo = TARGET) -> str | None:
     rows = request_table(make_tables([record]), CONFIG)
-    return meets_targets(rows, {"chat": target}, rule).tolist()[0]
+    return verdicts(rows, judge(rows, {"chat": target}), rule).tolist()[0]
 
 
 def by_rule(record: RequestRecord, target: Slo = TARGET) -> dict[str, str | None]:
@@ -103,7 +103,7 @@ def test_background_has_no_verdict_and_classes_keep_their_own_rule() -> None:
     records = [make_request(i, class_name=c, gaps_ms=stall) for i, c in enumerate(("chat", "rag", "background"))]
     rows = request_table(make_tables(records), CONFIG)
     targets = {"chat": TARGET, "rag": Slo(ttft_ms=1000, gap_ms=150, rule="mean_tpot")}
-    words = meets_targets(rows, targets)
+    words = verdicts(rows, judge(rows, targets))
     assert dict(zip(rows["class_name"], words, strict=True)) == {"chat": "missed", "rag": "met", "background": None}
 
 

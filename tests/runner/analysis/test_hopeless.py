@@ -2,7 +2,7 @@
 
 import pytest
 
-from runner.analysis.goodput import meets_targets
+from runner.analysis.goodput import judge, verdicts
 from runner.analysis.hopeless import Hopes, surely_missed
 from runner.analysis.requests import request_table
 from runner.config import GapRule, Slo
@@ -59,7 +59,8 @@ def test_a_sure_miss_is_one_of_the_whole_table(rule: GapRule) -> None:
         make_request(92, at_ms=92, ttft_ms=1200, outcome="cancelled", error_kind="cancelled"),
         make_request(93, at_ms=93, ttft_ms=500, gaps_ms=(400.0,), outcome="cancelled", error_kind="cancelled"),
     ]  # fmt: skip
-    whole = [w == "missed" for w in meets_targets(request_table(make_tables(records), make_config()), {"chat": slo})]
+    rows = request_table(make_tables(records), make_config())
+    whole = [w == "missed" for w in verdicts(rows, judge(rows, {"chat": slo}))]
     sure = [surely_missed(r, slo) for r in records]
     assert all(w for s, w in zip(sure, whole, strict=True) if s)
     if rule in ("p99_gap", "every_gap", "mean_tpot"):
