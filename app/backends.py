@@ -14,7 +14,7 @@ from runner.engines.address import is_web_address
 from runner.engines.catalogue import KINDS
 from runner.engines.hook import OUR_NAMES
 from runner.engines.start_line import placeholders
-from runner.once import discover_once, inspect_once
+from runner.once import discover_once, inspect_once, room_once
 
 CHECK_S = 60.0  # a model may have to be loaded first
 
@@ -114,6 +114,11 @@ def what_it_says(backend: Mapping[str, Any], w: Words) -> list[str]:
     answers as no known kind would."""
     found = inspect_once(str(backend["url"]), backend.get("api_key_env") or None)
     return server_sentences(found.as_json(), str(backend.get("kind")), w) if found else []
+
+
+def context_tokens(backend: Mapping[str, Any]) -> int | None:
+    """Prompt and answer of one request, at most, as a server that runs tells it (a slot of llama.cpp)."""
+    return room_once(str(backend["url"]), backend.get("api_key_env") or None).context_tokens
 
 
 def server_sentences(row: Mapping[str, Any], chosen: str | None, w: Words) -> list[str]:

@@ -84,10 +84,20 @@ def _result(
 ) -> dict[str, Any]:
     where = Path(folder)
     if is_import(where):
-        known = load_import(where)
+        known = imported(where)
         requests = _requests_of(folder, stamp)
         return import_result(known, targets=_targets, rule=rule, share_target=share, prepared=requests)
     return result_of(prepared(where), where, targets=_targets, rule=rule, share_target=share)
+
+
+def imported(folder: Path) -> dict[str, Any]:
+    """The document of an import, to be read only: it may have many megabytes. Raises StorageError."""
+    return _imported(str(folder), stamp_of(folder))
+
+
+@st.cache_resource(max_entries=3, show_spinner=False)
+def _imported(folder: str, stamp: tuple[int, int]) -> dict[str, Any]:
+    return load_import(Path(folder))
 
 
 def requests_of(folder: Path) -> Prepared | None:
@@ -98,7 +108,7 @@ def requests_of(folder: Path) -> Prepared | None:
 
 @st.cache_resource(max_entries=3, show_spinner=False)
 def _requests_of(folder: str, stamp: tuple[int, int]) -> Prepared | None:
-    return prepared_import(load_import(Path(folder)))
+    return prepared_import(_imported(folder, stamp))
 
 
 def comparison(a: Path, b: Path, targets: Mapping[str, Slo] | None, rule: GapRule | None) -> dict[str, Any] | None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from app.named_server import check_named_server
+from app.output_file import check_output
 from runner.errors import ConfigError
 
 HELD_OUT_S = 45.0
@@ -59,9 +60,7 @@ def _check(args: argparse.Namespace) -> None:
         value = getattr(args, flag)
         if value is not None and not 0 < value < 1e9:
             raise ConfigError(f"--{flag.replace('_', '-')} {value:g} must be above 0")
-    folder = args.output.parent
-    if args.output.is_dir() or not folder.is_dir():
-        raise ConfigError(f"{args.output} can't be written: give a file in a folder that exists")
+    check_output(args.output, "profile", "profile.toml")
 
 
 def summary(told: Mapping[str, Any]) -> str:

@@ -98,7 +98,7 @@ def parser() -> argparse.ArgumentParser:
     _data(p, json=True)
     p.set_defaults(do=commands.show)
 
-    p = add("compare", help="is one sweep worse than another by more than noise? (exit code 1 if so)")
+    p = add("compare", help="is one sweep worse than another beyond noise? (exit code 1 if so, 2 if nobody can say)")
     compare_command.add_arguments(p)
     _data(p, json=True)
     p.set_defaults(do=compare_command.compare)

@@ -5,13 +5,13 @@ Imports of pandas, Streamlit and Plotly stand inside the functions that need the
 
 import argparse
 import json
-import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from app.named_server import check_named_server
+from app.output_file import check_output
 from runner.config import SweepConfig
 from runner.errors import BusyError, ConfigError
 from runner.plan import count_points, is_search
@@ -62,7 +62,8 @@ def measure(args: argparse.Namespace, config: SweepConfig, source: Path) -> int:
     from runner.once import check_before_start, oddities_before_start
     from runner.queue import enqueue, hold_lock, stop_waiting
 
-    _check_report(args.report)
+    if args.report:
+        check_output(args.report)
     _ask_if_large(config, args.yes)
     data_dir = open_data_folder(args.data)
     with hold_lock(data_dir):  # before the sweep waits in the queue: what is refused must not be measured later
@@ -92,7 +93,8 @@ def simulate(args: argparse.Namespace) -> int:
 
     config = for_virtual_time(_asked_for(args))
     profile = load_profile(args.profile) if args.profile else None
-    _check_report(args.report)
+    if args.report:
+        check_output(args.report)
     _ask_if_large(config, args.yes, virtual=True)
     try:
         check_cell_count(config)
@@ -114,7 +116,8 @@ def resume(args: argparse.Namespace) -> int:
     """What is left of a sweep; a finished one is only shown."""
     from runner.queue import find_sweep
 
-    _check_report(args.report)
+    if args.report:
+        check_output(args.report)
     data_dir = open_data_folder(args.data)
     return _measure(args, data_dir, find_sweep(data_dir, args.id))
 
@@ -181,11 +184,11 @@ def delete(args: argparse.Namespace) -> int:
 
 
 def report(args: argparse.Namespace) -> int:
-    from app import import_command
+    from app.imports import find_import
 
-    _check_report(args.output)
-    if not import_command.report(args.data, args.id, args.output, private=args.private, lang=args.lang):
-        _write_report(folder_of(args.id, args.data), args.output, private=args.private, lang=args.lang)
+    check_output(args.output)
+    folder = find_import(args.data, args.id) or folder_of(args.id, args.data)
+    _write_report(folder, args.output, private=args.private, lang=args.lang)
     return 0
 
 
@@ -274,18 +277,6 @@ def _stopped(folder: Path, result: Mapping[str, Any]) -> int:
     return 1 if state.get("stopped_by") == "failures" else 130
 
 
-def _check_report(path: Path | None) -> None:
-    """Raises ConfigError where no page could be written: before hours of measuring, not after."""
-    if path is None:
-        return
-    if path.is_dir():
-        raise ConfigError(f"{path} is a folder; give the page a file name, such as {path / 'sweep.html'}")
-    if not path.parent.is_dir():
-        raise ConfigError(f"{path}: the folder {path.parent} does not exist; make it, or write the page elsewhere")
-    if not os.access(path if path.exists() else path.parent, os.W_OK):
-        raise ConfigError(f"{path} cannot be written; check its permissions, or write the page elsewhere")
-
-
 def _ask_if_large(config: SweepConfig, yes: bool, virtual: bool = False) -> None:
     cells = count_points(config)
     if cells < ASK_FROM_CELLS or yes or is_search(config):
@@ -348,7 +339,10 @@ def _print_result(result: Mapping[str, Any]) -> None:
     for found in [*(result.get("max_rates") or ()), *filter(None, [result.get("budget")])]:
         print(found["reason"])
     if isolation := result.get("isolation"):
-        print(isolation["reason"])
+        from app.views.isolation import gap_sentences
+
+        for sentence in [isolation["reason"], *gap_sentences(isolation)]:
+            print(sentence)
     if line := result["choice"].get("start_line"):
         print(line)
 

@@ -8,7 +8,8 @@ from typing import Any
 import streamlit as st
 
 from app import cache, imports, ui
-from app.data import all_sweeps
+from app.data import all_results
+from app.import_parts import guarded
 from app.views import cells as c
 from app.views.badges import badge_line, badges, rescoring_note
 from app.views.compare import (
@@ -18,11 +19,12 @@ from app.views.compare import (
     differs_rows,
     note_sentences,
 )
+from app.views.isolation import gap_sentences, has_isolation, verdict_sentence
 from app.words import Words
 from runner.config import GapRule, Slo
 from storage.errors import GoodputError
 
-READABLE = ("done", "stopped", "failed", "interrupted", "sample")
+READABLE = ("done", "stopped", "failed", "interrupted", "sample", "imported")
 FILES = ["html", "json", "jsonl", "csv", "txt"]
 
 
@@ -36,13 +38,11 @@ class Side:
     told: str  # how it stands in a list
 
 
-def sides(w: Words) -> dict[str, Side]:
+def sides() -> dict[str, Side]:
     """Everything that has results, by id: own sweeps, samples, imports."""
-    found = [Side(s.sweep_id, s.name, s.folder, ui.label(s)) for s in all_sweeps(ui.data_dir()) if s.status in READABLE]
-    for known in imports.list_imports(ui.data_dir()):
-        if known.status == "imported":
-            told = " · ".join(filter(None, [known.name, w.text("imported"), ui.when(known.created_unix_ns)]))
-            found.append(Side(known.import_id, known.name, known.folder, told))
+    found = [
+        Side(s.sweep_id, s.name, s.folder, ui.label(s)) for s in all_results(ui.data_dir()) if s.status in READABLE
+    ]
     return {side.id: side for side in found}
 
 
@@ -123,6 +123,18 @@ def definitions(results: Sequence[c.Result], names: Sequence[str], w: Words) -> 
                 ui.note(note)
             for badge in badges(result, w):
                 ui.note(f"{badge.title}: {badge.help}")
+
+
+def apart(results: Sequence[c.Result], names: Sequence[str], w: Words) -> None:
+    """What keeping background work apart gave, of those that looked at it: before and after, one sentence each."""
+    told = [(r, n) for r, n in zip(results, names, strict=True) if has_isolation(r)]
+    if not told:
+        return
+    ui.say(w.text("Keeping the background apart"), level=3)
+    for result, name in told:
+        with guarded(bool(result.get("imported")), w):
+            isolation = result["isolation"]
+            ui.define(name, " ".join([verdict_sentence(isolation, w), *gap_sentences(isolation, w)]))
 
 
 def in_pairs(a: Side, b: Side, names: tuple[str, str], targets: Mapping[str, Slo] | None, rule: GapRule | None,

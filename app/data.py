@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from app.export.series import series_of
+from app.imports import import_folder, import_html, load_import
 from app.words import ENGLISH, Words
 from runner.analysis.goodput import judge, verdicts
 from runner.analysis.prepare import Prepared, prepare
@@ -17,7 +18,7 @@ from runner.config import GapRule, Slo
 from runner.errors import BusyError, ConfigError
 from runner.queue import sweep_folder
 from storage.errors import StorageError
-from storage.imports import DOCUMENT
+from storage.imports import DOCUMENT, list_imports
 from storage.json_files import read_json
 from storage.plain_errors import write_error
 from storage.queries import read_sweep
@@ -25,10 +26,13 @@ from storage.side_files import LIVE, SWEEP, SweepSummary, list_sweeps, read_stat
 from storage.sweep_store import DATABASE
 
 SAMPLES = Path(__file__).resolve().parent.parent / "sample_data"
+IMPORT = "imp-"  # how the id of an import begins
 
 
 def find_folder(data_dir: Path, sweep_id: str) -> Path:
-    """The folder of a sweep of the data folder or of a sample. Raises ConfigError if there is none."""
+    """The folder of a sweep or an import of the data folder, or of a sample. Raises ConfigError if there is none."""
+    if sweep_id.startswith(IMPORT):
+        return import_folder(data_dir, sweep_id)
     folder = sweep_folder(data_dir, sweep_id)
     sample = SAMPLES / folder.name
     if folder.is_dir():
@@ -65,9 +69,34 @@ def _sample(folder: Path) -> SweepSummary:
     )
 
 
+def imported_sweeps(data_dir: Path) -> list[SweepSummary]:
+    """What was taken in from files, newest first, as lines of the list of sweeps."""
+    return [
+        SweepSummary(
+            sweep_id=known.import_id,
+            name=known.name,
+            status=known.status,
+            created_unix_ns=known.created_unix_ns,
+            cells_total=known.cells,
+            cells_done=known.cells,
+            verdict=None,
+            simulated=known.simulated,
+            folder=known.folder,
+            brief=known.brief,
+            source=known.tool,
+        )
+        for known in list_imports(data_dir)
+    ]
+
+
 def all_sweeps(data_dir: Path) -> list[SweepSummary]:
     """The user's own sweeps, newest first, then the samples."""
     return [*list_sweeps(data_dir), *sample_sweeps()]
+
+
+def all_results(data_dir: Path) -> list[SweepSummary]:
+    """Everything that can be looked at: own sweeps, what was imported, the samples."""
+    return [*list_sweeps(data_dir), *imported_sweeps(data_dir), *sample_sweeps()]
 
 
 def state_of(folder: Path) -> str:
@@ -76,8 +105,8 @@ def state_of(folder: Path) -> str:
 
 
 def is_import(folder: Path) -> bool:
-    """True for the folder of an import, which has no database."""
-    return (folder / DOCUMENT).is_file()
+    """True for the folder of an import, which has no database; asks no disk, for it may be half copied."""
+    return folder.parent.name == "imports" and folder.name.startswith(IMPORT)
 
 
 def stamp_of(folder: Path) -> tuple[int, int]:
@@ -113,7 +142,9 @@ def result_of(
 
 
 def report_html(folder: Path, *, include_private: bool = False, words: Words = ENGLISH) -> str:
-    """The shared page of a sweep, in the language of `words`. Raises GoodputError in plain words."""
+    """The shared page of a sweep or an import, in the language of `words`. Raises GoodputError in plain words."""
+    if is_import(folder):
+        return import_html(load_import(folder), include_private=include_private, words=words)
     from app.export.shared_page import render_page  # brings Plotly, which most commands do not need
 
     prepared = load_prepared(folder)

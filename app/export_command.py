@@ -18,6 +18,7 @@ import numpy as np
 import pandas as pd
 
 from app.export.redact import redact, scrub, secret_names
+from app.output_file import check_output, check_output_folder
 from app.views.table import columns, safe_text, table_rows
 from runner.analysis.prepare import Prepared
 from runner.errors import ConfigError
@@ -41,33 +42,35 @@ class Source:
 
 def run(args: argparse.Namespace) -> int:
     """Writes the files; raises ConfigError before anything is read if they could not be written."""
-    path = _target(args.output, args.format)
+    path = args.output
+    as_folder = _is_folder(path, args.format)
     source = _source(args)
     clean = cleaner(source.result, private=args.private)
     if args.format == "json":
-        path = path / f"{source.name}.json" if path.is_dir() else path
+        path = path / f"{source.name}.json" if as_folder else path
         write_text(path, json_export(source, private=args.private))
         written = [path]
     else:
+        if as_folder:
+            path.mkdir(exist_ok=True)
         written = _write_tables(path, args.format, tables_of(source, clean))
     for each in written:
         print(f"wrote {each}", file=sys.stderr)
     return 0
 
 
-def _target(path: Path, kind: str) -> Path:
-    """The file or folder to write, made where it is a folder for tables. Raises ConfigError."""
-    if not path.parent.is_dir():
+def _is_folder(path: Path, kind: str) -> bool:
+    """Whether `path` is to be a folder with files in it. Raises ConfigError where it could not be written."""
+    folder = path.is_dir() if kind == "json" else path.is_dir() or path.suffix != f".{kind}"
+    if not folder:
+        check_output(path, "numbers", f"sweep.{kind}")
+    elif not path.parent.is_dir():
         raise ConfigError(f"{path}: the folder {path.parent} does not exist; make it, or export to elsewhere")
-    if kind == "json" or path.suffix == f".{kind}":
-        return path
-    if path.exists() and not path.is_dir():
+    elif path.exists() and not path.is_dir():
         raise ConfigError(f"{path} is a file; give a folder, or a name that ends in .{kind}")
-    try:
-        path.mkdir(exist_ok=True)
-    except OSError as e:
-        raise ConfigError(f"{path} can't be made ({e.strerror or e}); export to elsewhere") from None
-    return path
+    else:
+        check_output_folder(path, "numbers")
+    return folder
 
 
 def _source(args: argparse.Namespace) -> Source:

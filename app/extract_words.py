@@ -13,7 +13,8 @@ from runner.analysis.choice import NO_CHOICE, WHY
 from runner.analysis.choice_notes import NOTES as BESIDE_CHOICE
 from runner.analysis.compare_texts import NOTES as BESIDE_COMPARISON
 from runner.analysis.compare_texts import TEXTS as COMPARISONS
-from runner.analysis.isolation import TEXTS as ISOLATION
+from runner.analysis.isolation_texts import TEXTS as ISOLATION
+from runner.analysis.isolation_texts import WHY_NOT
 from runner.analysis.warnings import TEXTS
 from runner.engines.catalogue import KINDS
 from runner.engines.oddity import TEXTS as ODDITIES
@@ -78,7 +79,7 @@ def render(app: Path = APP) -> str:
         ("analysis/choice", [*NO_CHOICE.values(), *WHY.values()]),
         ("analysis/choice_notes", [*BESIDE_CHOICE.values()]),
         ("analysis/compare_texts", [*COMPARISONS.values(), *BESIDE_COMPARISON.values()]),
-        ("analysis/isolation", [text for text in ISOLATION.values() if text]),
+        ("analysis/isolation_texts", [text for text in (*ISOLATION.values(), *WHY_NOT.values()) if text]),
         ("search/max_rates", [*RATES.values(), OURS.strip()]),
         ("search/report", [*BUDGETS.values()]),
     ):

@@ -174,9 +174,11 @@ def _median(length: Any) -> float:  # noqa: ANN401  (runner.config.Length)
     return float(length.fixed or length.p50)
 
 
-def oddities(config: SweepConfig, w: Words) -> list[str]:
-    """What is allowed but probably not meant, a sentence each."""
+def oddities(config: SweepConfig, w: Words, context_tokens: int | None = None) -> list[str]:
+    """What is allowed but probably not meant, a sentence each. `context_tokens`: of one request, where the server that
+    runs has told them."""
     told = [w.text(o.template, **o.values) for o in engine_oddities(config.backend.kind, None, config)]
+    told += _over_context(config, context_tokens, w)
     return [*told, *_few_requests(config, w), *_too_long(config, w), *_large_budgets(config, w), *_run(config, w)]
 
 
@@ -214,6 +216,21 @@ def _too_long(config: SweepConfig, w: Words) -> list[str]:
         )
         for c in config.classes
         if (longest := longest_tokens(c.prompt_tokens) + longest_tokens(c.output_tokens)) > pool
+    ]
+
+
+def _over_context(config: SweepConfig, context_tokens: int | None, w: Words) -> list[str]:
+    longest = {c.name: longest_tokens(c.prompt_tokens) + longest_tokens(c.output_tokens) for c in config.classes}
+    return [
+        w.text(
+            "The longest request of class {name} ({longest} tokens) does not fit the {context} tokens that this server "
+            "has for one request.",
+            name=name,
+            longest=w.count(tokens),
+            context=w.count(context_tokens),
+        )
+        for name, tokens in longest.items()
+        if context_tokens and tokens > context_tokens
     ]
 
 

@@ -48,6 +48,7 @@ def _row(folder: Path) -> dict[str, Any]:
         "name": result.get("name"),
         "tool": told["tool"],
         "cells": len(result["cells"]),
+        "simulated": result.get("simulated") is True,
         "badges": told["badges"],
         "rescoring": told["rescoring"],
     }
@@ -107,34 +108,6 @@ def result_of_import(data_dir: Path, beginning: str) -> dict[str, Any] | None:
     return None if folder is None else import_result(read_import(folder))
 
 
-def report(data_dir: Path, beginning: str, path: Path, *, private: bool, lang: str) -> bool:
-    """Writes the shared page of an import, with sliders where its requests are known wholly; False if the beginning of
-    an id names none."""
-    from app.export.shared_page import render_page
-    from app.imports import find_import, import_result, prepared_import
-    from app.words import load_words
-    from storage.export_files import write_text
-
-    folder = find_import(data_dir, beginning)
-    if folder is None:
-        return False
-    document = read_import(folder)
-    # gaps that a tool did not keep are no facts to be shown
-    prepared = prepared_import(document) if document["rescoring"] == "full" else None
-    cells = prepared.cells if prepared else ()
-    page = render_page(
-        import_result(document),
-        prepared.requests if prepared else None,
-        windows_s={facts.cell: facts.window_s for facts in cells if facts.window_s},
-        crowds={facts.cell: facts.crowds for facts in cells},
-        include_private=private,
-        words=load_words(lang),
-    )
-    write_text(path, page)
-    print(f"wrote {path}", file=sys.stderr)
-    return True
-
-
 def delete(data_dir: Path, beginning: str) -> str | None:
     """Deletes an import by the beginning of its id; its id, or None if it names none."""
     from app.imports import find_import
@@ -157,7 +130,7 @@ def rows(data_dir: Path) -> list[dict[str, Any]]:
             "cells_total": s.cells,
             "cells_done": s.cells,
             "verdict": None,
-            "simulated": False,
+            "simulated": s.simulated,
             "tool": s.tool,
         }
         for s in list_imports(data_dir)
@@ -168,7 +141,8 @@ def lines(data_dir: Path) -> list[str]:
     """Imports as `goodput list` prints them."""
     from app.views.badges import TOOLS
 
-    return [
-        f"{s.import_id}  {s.status:<11} {s.cells} cells  {s.name}  (from {TOOLS.get(s.tool, s.tool or 'unknown')})"
-        for s in list_imports(data_dir)
-    ]
+    told = []
+    for s in list_imports(data_dir):
+        marks = [f"from {TOOLS.get(s.tool, s.tool or 'unknown')}", *["simulated"] * s.simulated]
+        told.append(f"{s.import_id}  {s.status:<11} {s.cells} cells  {s.name}  ({', '.join(marks)})")
+    return told

@@ -9,8 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from app.views.badges import TOOLS
+from app.words import ENGLISH, Words
 from runner.analysis.prepare import Prepared, prepare
-from runner.analysis.result import score
+from runner.analysis.result import score, targets_of
+from runner.analysis.stalls import stalled_requests
+from runner.brief import brief_of
 from runner.config import GapRule, Slo
 from runner.errors import ConfigError
 from runner.exported import tables_from_json
@@ -62,6 +65,7 @@ def _our_document(name: str, content: bytes) -> dict[str, Any]:
         "files": [shown(name)],
         "badges": first["badges"],
         "rescoring": "full" if data.get("tables") else "steps" if data.get("tallies") else first["rescoring"],
+        "timed": first["timed"],
         "result": result,
         **{key: data[key] for key in ("tallies", "config", "tables") if data.get(key)},
     }
@@ -79,6 +83,7 @@ def _first_import(told: object) -> dict[str, Any]:
         "tool_version": text(known.get("tool_version")),
         "badges": [b for b in marks or [] if isinstance(b, str)][:20],
         "rescoring": "mean_only" if known.get("rescoring") == "mean_only" else "none",
+        "timed": known.get("timed") is not False,
     }
 
 
@@ -131,9 +136,18 @@ def _keep(data_dir: Path, document: dict[str, Any]) -> str:
         "tool": document["tool"],
         "created_unix_ns": time.time_ns(),
         "cells": len(result["cells"]),
+        "simulated": result.get("simulated") is True,
+        "brief": _brief(result),
     }
     save_import(data_dir, import_id, about, {**document, "import_id": import_id})
     return import_id
+
+
+def _brief(result: Mapping[str, Any]) -> dict[str, Any] | None:
+    try:
+        return brief_of(result)
+    except (KeyError, TypeError, AttributeError):  # of another version: the list does without
+        return None
 
 
 def import_folder(data_dir: Path, import_id: str) -> Path:
@@ -164,8 +178,8 @@ def prepared_import(document: Mapping[str, Any]) -> Prepared | None:
     slider. None where nothing of single requests is known (summaries, our pages). Raises StorageError."""
     try:
         if document.get("file") and document.get("rescoring") != "none":
-            about = {"sweep_id": "", "name": document["result"].get("name"), "created_unix_ns": 0}
-            return prepared_of(from_document(document["file"]), about)
+            about = {"sweep_id": document.get("import_id") or "", "name": document["result"].get("name")}
+            return prepared_of(from_document(document["file"]), {**about, "created_unix_ns": 0})
         return _prepared_export(document) if document.get("tables") else None
     except ImportFailed as e:
         raise StorageError(f"this import is damaged ({e}); delete it and import the file again") from None
@@ -186,6 +200,7 @@ def import_result(
     asked = targets is not None or rule is not None or share_target is not None
     result = _rescored(document, targets, rule, share_target, prepared) if asked else document["result"]
     about = {key: document.get(key) for key in ("import_id", "tool", "tool_version", "files", "badges", "rescoring")}
+    about["timed"] = is_timed(document)
     return {**result, "imported": about}
 
 
@@ -220,3 +235,30 @@ def _prepared_export(document: Mapping[str, Any]) -> Prepared:
         return prepare(tables)
     except (ValueError, KeyError, TypeError) as e:
         raise ImportFailed(f"the sweep of this export can't be scored ({type(e).__name__}); export it again") from None
+
+
+def is_timed(document: Mapping[str, Any]) -> bool:
+    """Whether it is known when each request was sent: without that nothing can be laid on a time axis."""
+    runs = (document.get("file") or {}).get("runs")
+    return all(run.get("timed") for run in runs if run.get("points")) if runs else document.get("timed") is not False
+
+
+def import_html(document: Mapping[str, Any], *, include_private: bool = False, words: Words = ENGLISH) -> str:
+    """The shared page of an import: its origin stays told, and its sliders stay where its data allow them. Raises
+    StorageError."""
+    from app.export.rescore import sound_tallies
+    from app.export.shared_page import render_page
+
+    # gaps that a tool did not keep are no facts to be shown
+    prepared = prepared_import(document) if document.get("rescoring") == "full" else None
+    cells = prepared.cells if prepared else ()
+    return render_page(
+        import_result(document),
+        prepared.requests if prepared else None,
+        windows_s={facts.cell: facts.window_s for facts in cells if facts.window_s},
+        crowds={facts.cell: facts.crowds for facts in cells},
+        stalled=stalled_requests(prepared, targets_of(prepared.config)) if prepared and is_timed(document) else None,
+        tallies=sound_tallies(document.get("tallies")),
+        include_private=include_private,
+        words=words,
+    )

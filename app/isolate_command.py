@@ -3,6 +3,7 @@
 import argparse
 from pathlib import Path
 
+from app.output_file import check_output
 from runner.errors import ConfigError
 from runner.isolation_plan import CAPS, Wishes
 
@@ -33,6 +34,8 @@ def run(args: argparse.Namespace) -> int:
     from app.commands import measure
     from app.isolate import isolation_config
 
+    if args.report:
+        check_output(args.report)  # the server is asked for its pace below
     wishes = wishes_of(args)
     _check_unread(args)
     own = {k: getattr(args, k) for k in OF_A_URL if getattr(args, k)}

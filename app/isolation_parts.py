@@ -7,7 +7,7 @@ import streamlit as st
 
 from app import jobs, ui
 from app.isolate import isolation_config
-from app.views.isolation import has_isolation, isolation_figure, isolation_rows, verdict_sentence
+from app.views.isolation import gap_sentences, has_isolation, isolation_figure, isolation_rows, verdict_sentence
 from app.words import Words
 from runner.estimate import sweep_seconds
 from runner.isolation_plan import Wishes
@@ -22,6 +22,8 @@ def show(result: Mapping[str, Any], w: Words) -> None:
     isolation = result["isolation"]
     ui.say(w.text("Keeping the background apart"), level=3)
     ui.say(verdict_sentence(isolation, w))
+    for sentence in gap_sentences(isolation, w):
+        ui.note(sentence)
     figure = isolation_figure(isolation, w, dark=ui.dark())
     ui.chart(figure, "isolation", w.text("share of chats inside targets and time of the background, by way"))
     ui.note(

@@ -97,6 +97,7 @@ def check(server: Mapping[str, Any], w: Words) -> None:
         with st.spinner(w.text("Looking at the server…")):
             fine, sentence = backends.check_connection(server, w)
             more = backends.what_it_says(server, w)
+            st.session_state["room"] = (server["url"], backends.context_tokens(server))
         (st.success if fine else st.error)(ui.plain(sentence))
         for said in more:
             ui.note(said)
@@ -307,6 +308,12 @@ def summary(config: SweepConfig, w: Words) -> forms.Size:
                 budget=w.count(budget),
             )
         )
-    for sentence in forms.oddities(config, w):
+    for sentence in forms.oddities(config, w, _context_tokens(config)):
         st.warning(ui.plain(sentence))
     return size
+
+
+def _context_tokens(config: SweepConfig) -> int | None:
+    """What the connection check found that a request may have at this server; null before it was made."""
+    url, tokens = st.session_state.get("room", (None, None))
+    return int(tokens) if tokens and url == config.backend.url else None

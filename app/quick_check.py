@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from app import jobs
+from app.live_lines import known_rows
 from app.words import Words
 from runner.config import SweepConfig
 from runner.engines.address import server_root
@@ -38,7 +39,7 @@ def told(sweep: SweepSummary, w: Words) -> str | None:
     """The answer of a quick check that has ended; null for any other sweep. Reads the four lines of its cells."""
     if sweep.source != SOURCE or sweep.status not in ("done", "stopped", "failed"):
         return None
-    return sentence(read_lines(sweep.folder, "cells.jsonl"), w)
+    return sentence(known_rows(read_lines(sweep.folder, "cells.jsonl")), w)
 
 
 def sentence(cells: Sequence[Mapping[str, Any]], w: Words) -> str | None:

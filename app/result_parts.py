@@ -23,18 +23,43 @@ from runner.config import GapRule, Slo
 
 SHARES = (0.9, 0.95, 0.99)
 OWN: Literal["own"] = "own"
+Steps = tuple[Sequence[float], Sequence[float]]
+USUAL_STEPS: Steps = (TTFT_STEPS_MS, GAP_STEPS_MS)
 
 
-def promises(prepared: Prepared, sweep_id: str, w: Words) -> tuple[dict[str, Slo], GapRule | None, float]:
+Promises = tuple[dict[str, Slo], GapRule | None, float]
+
+
+def promises(prepared: Prepared, sweep_id: str, w: Words, *, rules: bool = True) -> Promises:
     """Draws the sliders; returns (targets by class, rule, share wanted) as they stand."""
-    own = targets_of(prepared.config)
-    alpha = prepared.config.run.share_target
-    moved = {name: _targets(name, slo, sweep_id, w) for name, slo in own.items()}
-    rules: tuple[GapRule | Literal["own"], ...] = (OWN, *get_args(GapRule))
+    own, _, alpha = own_promises(prepared)
+    return sliders(own, alpha, sweep_id, w, rules=rules)
+
+
+def own_promises(prepared: Prepared) -> Promises:
+    """As the sliders stand before anybody moves one."""
+    return targets_of(prepared.config), None, prepared.config.run.share_target
+
+
+def sliders(
+    own: Mapping[str, Slo],
+    alpha: float,
+    sweep_id: str,
+    w: Words,
+    *,
+    rules: bool = True,
+    steps: Mapping[str, Steps] | None = None,
+) -> Promises:
+    """`promises` for targets of any origin. `own`: by class; `alpha`: the share wanted. Without `rules` the rule stays;
+    `steps`: where the sliders of a class can stop, of first token and gap, in ms."""
+    moved = {name: _targets(name, slo, sweep_id, w, (steps or {}).get(name, USUAL_STEPS)) for name, slo in own.items()}
     titles = {OWN: w.text("as each class was configured"), **rule_titles(w)}
-    rule = st.selectbox(
-        w.text("Gaps count as kept when"), rules, format_func=lambda r: titles[r], key=f"rule-{sweep_id}"
-    )
+    choices: tuple[GapRule | Literal["own"], ...] = (OWN, *get_args(GapRule))
+    rule: GapRule | Literal["own"] = OWN
+    if rules:
+        rule = st.selectbox(
+            w.text("Gaps count as kept when"), choices, format_func=lambda r: titles[r], key=f"rule-{sweep_id}"
+        )
     shares = sorted({*SHARES, alpha})
     wanted = st.select_slider(
         w.text("Share of requests that must be inside"),
@@ -43,25 +68,25 @@ def promises(prepared: Prepared, sweep_id: str, w: Words) -> tuple[dict[str, Slo
         format_func=w.share,
         key=f"alpha-{sweep_id}",
     )
-    changed = moved != own or rule != OWN or wanted != alpha
+    changed = moved != dict(own) or rule != OWN or wanted != alpha
     st.button(
         w.text("Back to the sweep's own targets"), disabled=not changed, key="reset", on_click=_reset, args=(sweep_id,)
     )
     return moved, None if rule == OWN else rule, wanted
 
 
-def _targets(name: str, slo: Slo, sweep_id: str, w: Words) -> Slo:
+def _targets(name: str, slo: Slo, sweep_id: str, w: Words, steps: Steps) -> Slo:
     ui.say(name, level=5)
     ttft = st.select_slider(
         w.text("First words within"),
-        sorted({*map(float, TTFT_STEPS_MS), slo.ttft_ms}),
+        sorted({*map(float, steps[0]), slo.ttft_ms}),
         value=slo.ttft_ms,
         format_func=w.ms,
         key=f"ttft-{name}-{sweep_id}",
     )
     gap = st.select_slider(
         w.text("No gap longer than"),
-        sorted({*map(float, GAP_STEPS_MS), slo.gap_ms}),
+        sorted({*map(float, steps[1]), slo.gap_ms}),
         value=slo.gap_ms,
         format_func=w.ms,
         key=f"gap-{name}-{sweep_id}",
@@ -110,10 +135,10 @@ def beside_choice(result: c.Result, w: Words) -> None:
         ui.say(sentence)
 
 
-def every_number(result: c.Result, only: Sequence[int], w: Words) -> None:
+def every_number(result: c.Result, only: Sequence[int], w: Words, *, to_cell: bool = True) -> None:
     """The table of everything, and the same as CSV; `only`: the cells in the box that was drawn, all when empty.
 
-    A click on a row leads to its cell.
+    A click on a row leads to its cell, with `to_cell`.
     """
     columns = table.columns(result, w)
     told = [row for row in table.table_rows(result, w) if not only or row["cell"] in only]
@@ -122,7 +147,7 @@ def every_number(result: c.Result, only: Sequence[int], w: Words) -> None:
         pd.DataFrame(rows, columns=[x.key for x in columns]),
         columns,
         {"number": "%d", "count": "%d", "ms": "%.1f", "rate": "%.3g", "share": "percent"},
-        lambda place: links.go_on_with(section="cell", cell=told[place]["cell"]),
+        lambda place: links.go_on_with(section="cell", cell=told[place]["cell"]) if to_cell else None,
         key="every-number",
         alt=w.text("every number of every cell"),
         helps={"number": w.text("Counted from 1 here; files, JSON and CSV count from 0.")},

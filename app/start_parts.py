@@ -7,10 +7,11 @@ import streamlit as st
 
 from app import backends, cache, quick_check, ui
 from app.thumbnail import alt_text, frontier_svg
+from app.views.badges import TOOLS
 from app.views.verdict import verdict
 from app.words import Words
 from storage.errors import GoodputError
-from storage.side_files import LIVE, SweepSummary, read_lines, read_state
+from storage.side_files import LIVE, SWEEP, SweepSummary, read_lines, read_state
 
 
 def running(sweep: SweepSummary, w: Words) -> None:
@@ -40,7 +41,8 @@ def row(sweep: SweepSummary, w: Words) -> None:
         if said:
             ui.say(said)
         progress = w.text("{done} of {total} cells", done=w.count(sweep.cells_done), total=w.count(sweep.cells_total))
-        ui.note(" · ".join(filter(None, [ui.simulated(sweep), progress, ui.when(sweep.created_unix_ns)])))
+        tool = w.text("from {tool}", tool=TOOLS.get(sweep.source, "?")) if sweep.status == "imported" else None
+        ui.note(" · ".join(filter(None, [tool, ui.simulated(sweep), progress, ui.when(sweep.created_unix_ns)])))
 
 
 def verdict_line(sweep: SweepSummary, w: Words) -> str | None:
@@ -63,6 +65,9 @@ def sample(sweep: SweepSummary, w: Words) -> None:
 
 
 def _why_nothing(sweep: SweepSummary, w: Words) -> str | None:
+    if sweep.status == "damaged" and not _may_look(sweep):
+        return w.text("The user that runs Goodput Lab may not look into the folder {id}; give it read access.",
+                      id=sweep.sweep_id)  # fmt: skip
     if sweep.status == "damaged":
         return w.text("Its files are damaged or only half copied; copy the folder {id} again, or delete it.",
                       id=sweep.sweep_id)  # fmt: skip
@@ -71,6 +76,16 @@ def _why_nothing(sweep: SweepSummary, w: Words) -> str | None:
     if sweep.status == "failed":
         return str((read_state(sweep.folder) or {}).get("message") or "") or None
     return None
+
+
+def _may_look(sweep: SweepSummary) -> bool:
+    try:
+        (sweep.folder / SWEEP).stat()
+    except PermissionError:
+        return False
+    except OSError:
+        return True
+    return True
 
 
 def servers(rows: Sequence[Mapping[str, Any]], w: Words) -> None:

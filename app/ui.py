@@ -12,14 +12,13 @@ import pandas as pd
 import plotly.graph_objects as go
 import streamlit as st
 
-from app.data import all_sweeps, find_folder
+from app.data import all_results, find_folder, is_import
 from app.views import theme
 from app.views.table import Column
 from app.words import LANGUAGES, Words, load_words
 from runner.errors import ConfigError
 from storage.data_folder import default_data_folder
 from storage.errors import GoodputError
-from storage.imports import list_imports
 from storage.side_files import SweepSummary
 
 START, NEW, LIVE, RESULTS, COMPARE, WHAT_IF, BACKENDS, METHOD = (
@@ -174,6 +173,7 @@ def status_text(status: str) -> str:
         "interrupted": w.text("interrupted"),
         "damaged": w.text("damaged"),
         "sample": w.text("sample"),
+        "imported": w.text("imported"),
     }.get(status, status)
 
 
@@ -207,23 +207,24 @@ def simulated(sweep: SweepSummary) -> str | None:
 def chosen_sweep(usable: Sequence[str]) -> SweepSummary | None:
     """The sweep of the address (`?sweep=<id>`), else the newest with one of the states `usable`. None: there is none.
 
-    A wrong id in the address ends the page with one sentence.
+    A wrong id in the address ends the page with one sentence, and so does an import where no page of it is.
     """
-    sweeps = {s.sweep_id: s for s in all_sweeps(data_dir())}
+    sweeps = {s.sweep_id: s for s in all_results(data_dir())}
     wanted = st.query_params.get("sweep")
     if wanted is None:
         return next((s for s in sweeps.values() if s.status in usable), None)
+    w = words()
     try:
-        return sweeps[find_folder(data_dir(), wanted).name]
+        found = sweeps[find_folder(data_dir(), wanted).name]
     except (ConfigError, KeyError):
-        w = words()
-        if any(i.import_id == wanted for i in list_imports(data_dir())):
-            st.info(plain(w.text("This was imported from a file; the page Compare shows it.")))
-            st.page_link(COMPARE, label=w.text("Compare"), query_params={"sweeps": wanted})
-            stop()
         st.error(plain(w.text("There is no sweep {id} here; it may have been deleted.", id=wanted)))
         st.page_link(START, label=w.text("Back to the start page"))
         stop()
+    if is_import(found.folder) and "imported" not in usable:
+        st.info(plain(w.text("This was imported from a file; the page Results shows it.")))
+        st.page_link(RESULTS, label=w.text("Results"), query_params={"sweep": wanted})
+        stop()
+    return found
 
 
 def attempt(do: Callable[..., object], *args: object) -> None:

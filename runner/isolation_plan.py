@@ -131,7 +131,8 @@ def with_arms(config: SweepConfig, caps: Sequence[int], *, heeds_priority: bool 
         "backend": config.backend.model_dump(mode="json", exclude_unset=True),
         "control": config.control.model_dump(mode="json", exclude_unset=True),
         "grid": grid,
-        "run": {**run, **alone, "drift_check": False},
+        # a cell that is cut does not tell how long the background takes
+        "run": {**run, **alone, "drift_check": False, "stop_hopeless": config.run.stop_hopeless is True},
         "classes": classes,
     }
     return parse_sweep(raw, "the isolation experiment")

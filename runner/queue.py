@@ -119,13 +119,20 @@ def put_in_queue(data_dir: Path, sweep_id: str) -> None:
 
 
 def waiting(data_dir: Path) -> list[str]:
-    """Ids in the queue, first come first. Tickets whose sweep is gone are left out."""
+    """Ids in the queue, first come first. Tickets whose sweep is gone, or may not be looked at, are left out."""
     tickets = []
     for path in (data_dir / "queue").glob("*.json"):
-        if _ID.fullmatch(path.stem) and (data_dir / "sweeps" / path.stem / SWEEP).is_file():
+        if _ID.fullmatch(path.stem) and _is_there(data_dir / "sweeps" / path.stem / SWEEP):
             since = (read_json(path) or {}).get("queued_unix_ns")
             tickets.append((since if isinstance(since, int) else 0, path.stem))
     return [sweep_id for _, sweep_id in sorted(tickets)]
+
+
+def _is_there(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:
+        return False
 
 
 def next_waiting(data_dir: Path) -> str | None:

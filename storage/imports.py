@@ -3,12 +3,14 @@
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from storage.errors import StorageError
 from storage.json_files import read_json, write_json
-from storage.plain_errors import write_error
+from storage.plain_errors import is_there, write_error
+from storage.side_files import moment
 
 ABOUT, DOCUMENT = "about.json", "import.json"
 FORMAT, VERSION = "goodput-import", 1
@@ -25,6 +27,8 @@ class ImportSummary:
     created_unix_ns: int
     cells: int
     folder: Path
+    simulated: bool = False  # a sweep of virtual time that somebody shared
+    brief: dict[str, Any] | None = None  # the result in brief, as of sweeps; of older imports null
 
 
 def save_import(data_dir: Path, import_id: str, about: Mapping[str, Any], document: Mapping[str, Any]) -> Path:
@@ -53,7 +57,7 @@ def list_imports(data_dir: Path) -> list[ImportSummary]:
 def read_import(folder: Path) -> dict[str, Any]:
     """The document of an import. Raises StorageError: not there, damaged, or of a later version."""
     path = folder / DOCUMENT
-    if not path.is_file():
+    if not is_there(path):
         raise StorageError(f"{path}: no such file, the import was deleted or is only half copied")
     document = read_json(path)
     if document is None or document.get("format") != FORMAT or not isinstance(document.get("result"), dict):
@@ -79,13 +83,33 @@ def _summary(folder: Path) -> ImportSummary:
     about = read_json(folder / ABOUT)
     whole = about is not None and (folder / DOCUMENT).is_file()
     told = about or {}
-    created, cells = told.get("created_unix_ns"), told.get("cells")
+    cells = told.get("cells")
     return ImportSummary(
         import_id=folder.name,
         name=str(told.get("name") or folder.name),
         tool=str(told.get("tool") or ""),
         status="imported" if whole else "damaged",
-        created_unix_ns=created if isinstance(created, int) else 0,
+        created_unix_ns=moment(told.get("created_unix_ns")),
         cells=cells if isinstance(cells, int) else 0,
         folder=folder,
+        simulated=whole and _simulated(folder / DOCUMENT, told),
+        brief=told["brief"] if isinstance(told.get("brief"), dict) else None,
     )
+
+
+def _simulated(document: Path, about: Mapping[str, Any]) -> bool:
+    """As the line of the list tells it; where that is older than this key, as the document does."""
+    if "simulated" in about or about.get("tool") != "goodput":
+        return about.get("simulated") is True
+    try:
+        found = document.stat()
+    except OSError:
+        return False
+    return _simulated_document(document, found.st_mtime_ns, found.st_size)
+
+
+@lru_cache(maxsize=1024)
+def _simulated_document(path: Path, changed_ns: int, size: int) -> bool:
+    """Read once: it may have many megabytes."""
+    result = (read_json(path) or {}).get("result")
+    return isinstance(result, dict) and result.get("simulated") is True

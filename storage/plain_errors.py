@@ -73,3 +73,11 @@ def first_line(text: str) -> str:
     """The first line, short enough for one sentence."""
     line = text.strip().splitlines()[0] if text.strip() else "no reason given"
     return line if len(line) <= 200 else line[:199] + "…"
+
+
+def is_there(path: Path) -> bool:
+    """Whether that file exists. Raises StorageError where this user may not even look."""
+    try:
+        return path.is_file()
+    except OSError as e:
+        raise read_error(path, e) from None

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from storage.columns import TABLES, arrow_schema, meta_dict, missing_columns, parse_objects, to_frame
 from storage.errors import StorageError
-from storage.plain_errors import read_error
+from storage.plain_errors import is_there, read_error
 from storage.sweep_store import DATABASE, SAFE, check_version, column_names
 from storage.tables import SweepTables
 
@@ -29,7 +29,7 @@ def read_sweep(folder: Path) -> SweepTables:
     Raises StorageError: still being written, damaged, half copied, or from a later version.
     """
     path = folder / DATABASE
-    if not path.is_file():
+    if not is_there(path):
         raise StorageError(f"{path}: no such file, nothing was measured yet or the folder is only half copied")
     try:
         with contextlib.closing(duckdb.connect(str(path), read_only=True, config=_READER)) as db:

@@ -9,7 +9,7 @@ from storage.errors import GoodputError
 w = ui.words()
 MOST = 8  # as many colours as can be told apart
 ui.say(w.text("Compare"), level=2)
-known = compare_parts.sides(w)
+known = compare_parts.sides()
 told = st.query_params.get("sweeps")
 if told is not None and told != st.session_state.get("sweeps-in-address"):
     st.session_state["chosen"] = told.split(",")
@@ -75,7 +75,7 @@ names = alike([side.name for side in read])
 def open_point() -> None:
     """Shows the cell behind a point on the results page of its own sweep."""
     place = brush.last("overlay")
-    if place is not None and not results[place[1]].get("imported"):
+    if place is not None:
         st.session_state["open"] = (read[place[1]].id, place[0])
 
 
@@ -91,10 +91,11 @@ with picture:
     ui.chart(fig, "overlay", w.text("every cell of the chosen sweeps"), open_point)
     if bare := [n for n, there in zip(names, drawn(results, measure), strict=True) if not there]:
         ui.note(w.text("Nothing to draw of {names}: it is not known.", names=", ".join(bare)))
-    ui.note(w.text("The largest mark of each is its pick. Click a point of an own sweep to open its cell."))
+    ui.note(w.text("The largest mark of each is its pick. Click a point to open its cell."))
 ui.say(w.text("Side by side"), level=3)
 st.dataframe(pick_rows(results, names, w), hide_index=True, column_config=pick_titles(w), alt=w.text("the picks"))
 compare_parts.definitions(results, names, w)
+compare_parts.apart(results, names, w)
 if len(read) > 1:
     ui.say(w.text("Better, worse, or noise?"), level=3)
     order = list(range(len(read)))

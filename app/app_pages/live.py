@@ -8,6 +8,7 @@ import plotly.graph_objects as go
 import streamlit as st
 
 from app import jobs, status, ui
+from app.live_lines import known_lines, known_rows, number
 from app.views import live as charts
 from app.views.frontier import frontier_figure
 from runner.plan import is_search
@@ -163,11 +164,11 @@ def draw(sweep: SweepSummary) -> None:
     if now not in WATCHED and st.session_state.get("watching") == sweep.sweep_id:
         st.rerun()
     state = read_state(sweep.folder) or {}
-    lines = read_lines(sweep.folder, "live.jsonl", last=status.LINES)
-    rows = read_lines(sweep.folder, "cells.jsonl")
+    lines = known_lines(read_lines(sweep.folder, "live.jsonl", last=status.LINES))
+    rows = known_rows(read_lines(sweep.folder, "cells.jsonl"))
     if now in LIVE and isinstance(state.get("waiting_for"), dict):
         by_hand(sweep, state["waiting_for"])
-    done, total = int(state.get("cells_done") or 0), int(state.get("cells_total") or 1)
+    done, total = (int(number(state.get(key)) or least) for key, least in (("cells_done", 0), ("cells_total", 1)))
     left = w.text("about {time} left", time=status.duration(status.seconds_left(lines), w))
     progress = w.text("{done} of {total} cells", done=w.count(done), total=w.count(total))
     text = " · ".join([ui.status_text(now), progress, *([left] if now in LIVE and lines else [])])

@@ -2,11 +2,25 @@
 
 import streamlit as st
 
-from app import brush, cache, cell_parts, closer_parts, isolation_parts, jobs, links, quick_check, result_parts, ui
-from app.data import all_sweeps, is_sample
+from app import (
+    brush,
+    cache,
+    cell_parts,
+    closer_parts,
+    import_parts,
+    isolation_parts,
+    jobs,
+    links,
+    quick_check,
+    result_parts,
+    ui,
+)
+from app.data import all_results, is_import, is_sample
 from app.views import cells as c
 from app.views.frontier import frontier_figure
+from app.views.imported import left_out, left_out_sentences
 from app.views.verdict import flat_facts, origin_note, verdict
+from runner.analysis.result import targets_of
 from runner.queue import delete_sweep
 from runner.quick_check import is_quick_check
 from storage.errors import GoodputError
@@ -15,7 +29,7 @@ from storage.side_files import LIVE, read_state
 w = ui.words()
 # a setting's name is one long word: in a heading of the usual size it would be cut on a phone
 st.html("<style>@media (max-width: 640px) {.stMainBlockContainer h2 {font-size: 1.5rem}}</style>")
-READABLE = ("done", "stopped", "failed", "interrupted", "sample")
+READABLE = ("done", "stopped", "failed", "interrupted", "sample", "imported")
 chosen = ui.chosen_sweep(READABLE)
 if chosen is None:
     with st.container(border=True):
@@ -24,7 +38,7 @@ if chosen is None:
         st.page_link(ui.START, label=w.text("Start a demo"))
         st.page_link(ui.NEW, label=w.text("Set up a sweep"))
     ui.stop()
-listed = {s.sweep_id: s for s in all_sweeps(ui.data_dir()) if s.status in READABLE or s is chosen}
+listed = {s.sweep_id: s for s in all_results(ui.data_dir()) if s.status in READABLE or s is chosen}
 listed.setdefault(chosen.sweep_id, chosen)
 
 
@@ -60,7 +74,8 @@ if chosen.status in ("stopped", "interrupted", "failed") and chosen.cells_done <
 reading = st.empty()
 reading.skeleton(height=560)  # a large sweep takes a second or two to be read
 try:
-    prepared = cache.prepared(chosen.folder)
+    imported = is_import(chosen.folder)
+    prepared = cache.requests_of(chosen.folder)
 except GoodputError as e:
     reading.empty()
     st.error(ui.plain(e))
@@ -72,13 +87,20 @@ answer = st.container()
 picture, promised = st.columns([2, 1], gap="large")
 with promised:
     ui.say(w.text("What was promised"), level=3)
-    targets, rule, wanted = result_parts.promises(prepared, chosen.sweep_id, w)
-result = cache.result(chosen.folder, targets, rule, wanted)
+    if imported:
+        targets, rule, wanted = import_parts.promises(chosen, prepared, w)
+    elif prepared is not None:
+        targets, rule, wanted = result_parts.promises(prepared, chosen.sweep_id, w)
+try:
+    result = cache.result(chosen.folder, targets, rule, wanted)
+except GoodputError as e:
+    st.error(ui.plain(e))
+    ui.stop()
 said, pick, dark = verdict(result, w), c.chosen_cell(result), ui.dark()
 
-short = quick_check.sentence(c.cells_of(result), w) if is_quick_check(prepared.config) else None
+short = quick_check.sentence(c.cells_of(result), w) if prepared and is_quick_check(prepared.config) else None
 
-with answer:
+with answer, import_parts.guarded(imported, w):
     ui.say(short or said.headline, level=2)
     if short:
         ui.note(quick_check.small_print(w))
@@ -94,12 +116,14 @@ with answer:
     result_parts.beside_choice(result, w)
     result_parts.doubts(result, w)
     isolation_parts.show(result, w)
+    if imported:
+        import_parts.origin(result, w)
 
 
 def picked_in_picture() -> None:
-    """One point leads to its cell, a box to the numbers of the cells in it."""
+    """One point leads to its cell, a box to the numbers of the cells in it; without cells to look into, both do."""
     key = st.session_state["frontier-key"]
-    cells, boxed = brush.cells(key), brush.boxed(key)
+    cells, boxed = brush.cells(key), brush.boxed(key) or "cell" not in sections
     st.session_state["brushed"] = (chosen_id, cells) if boxed else (chosen_id, [])
     if boxed and cells:
         links.go_on_with(section="numbers")
@@ -113,17 +137,49 @@ def show_all() -> None:
     st.session_state["frontier-key"] += "+"
 
 
-chosen_id = chosen.sweep_id
-st.session_state.setdefault("frontier-key", "frontier-plot")
-with picture, st.container(key="frontier"):
-    ui.say(w.text("Goodput frontier"), level=3)
-    alt = w.text("goodput against raw output of every cell")
-    brush.chart(frontier_figure(result, w, dark=dark), st.session_state["frontier-key"], alt, picked_in_picture)
-    ui.note(
-        w.text("Click a point to look into its cell. The box tool above the figure shows the numbers of several cells.")
-    )
+def look_closer(section: str) -> None:
+    """The section that is looked at. `prepared` is there where one of single requests is among them."""
+    if section == "latency":
+        closer_parts.latency(result, w)
+    elif section == "spread" and prepared:
+        closer_parts.spread(prepared, result, w)
+    elif section == "time" and prepared:
+        closer_parts.where_time_goes(prepared, result, w)
+    elif section == "grid":
+        closer_parts.grid(result, w)
+    elif section == "share":
+        closer_parts.by_class(result, w)
+    elif section == "rules":
+        closer_parts.by_rule(result, w)
+    elif section == "stalls" and prepared:
+        closer_parts.stalls(prepared, result, targets or targets_of(prepared.config), w)
+    elif section == "batch":
+        closer_parts.batch(result, w)
+    elif section == "rates":
+        closer_parts.largest_rates(result, w)
+    elif section == "cell" and prepared:
+        number = result_parts.cell_picker(result, w)
+        cell_parts.one_cell(prepared, result, number, targets or targets_of(prepared.config), rule, w)
+    elif section == "numbers":
+        numbers()
+    else:
+        result_parts.facts(flat_facts(result), w)
 
-sections = {
+
+def numbers() -> None:
+    """Every number, of the cells in the box alone while there is one."""
+    of_sweep, brushed = st.session_state.get("brushed", (chosen_id, []))
+    only = brushed if of_sweep == chosen_id else []
+    if only:
+        told, button = st.columns([4, 1], vertical_alignment="center")
+        with told:
+            ui.note(w.plural("{n} cell lies in the box.", "{n} cells lie in the box.", len(only)))
+        button.button(w.text("Show all"), key="show-all", on_click=show_all, width="stretch")
+    result_parts.every_number(result, only, w, to_cell="cell" in sections)
+
+
+chosen_id = chosen.sweep_id
+every_section = {
     "latency": w.text("First token and gaps"),
     "spread": w.text("Distributions"),
     "time": w.text("Where the time goes"),
@@ -137,7 +193,24 @@ sections = {
     "numbers": w.text("Every number"),
     "facts": w.text("Measured on"),
 }
-links.follow("section", list(sections), "latency")
+lacking = left_out(result, w, requests=prepared is not None)
+sections = {name: title for name, title in every_section.items() if name not in lacking}
+st.session_state.setdefault("frontier-key", "frontier-plot")
+with picture, st.container(key="frontier"), import_parts.guarded(imported, w):
+    if imported and not c.measured(result):
+        import_parts.picture_of_times(result, w)
+    else:
+        ui.say(w.text("Goodput frontier"), level=3)
+        alt = w.text("goodput against raw output of every cell")
+        brush.chart(frontier_figure(result, w, dark=dark), st.session_state["frontier-key"], alt, picked_in_picture)
+    if "cell" in sections:
+        ui.note(
+            w.text(
+                "Click a point to look into its cell. The box tool above the figure shows the numbers of several cells."
+            )
+        )
+
+links.follow("section", list(sections), next(iter(sections)))
 section = st.segmented_control(
     w.text("Look closer"), list(sections), format_func=lambda k: sections[k], key="section", required=True
 )
@@ -145,43 +218,18 @@ links.show("section", section)
 if section != "cell":
     links.show("cell", None)
     links.show("request", None)
-if section == "latency":
-    closer_parts.latency(result, w)
-elif section == "spread":
-    closer_parts.spread(prepared, result, w)
-elif section == "time":
-    closer_parts.where_time_goes(prepared, result, w)
-elif section == "grid":
-    closer_parts.grid(result, w)
-elif section == "share":
-    closer_parts.by_class(result, w)
-elif section == "rules":
-    closer_parts.by_rule(result, w)
-elif section == "stalls":
-    closer_parts.stalls(prepared, result, targets, w)
-elif section == "batch":
-    closer_parts.batch(result, w)
-elif section == "rates":
-    closer_parts.largest_rates(result, w)
-elif section == "cell":
-    number = result_parts.cell_picker(result, w)
-    cell_parts.one_cell(prepared, result, number, targets, rule, w)
-elif section == "numbers":
-    of_sweep, brushed = st.session_state.get("brushed", (chosen_id, []))
-    only = brushed if of_sweep == chosen_id else []
-    if only:
-        told, button = st.columns([4, 1], vertical_alignment="center")
-        with told:
-            ui.note(w.plural("{n} cell lies in the box.", "{n} cells lie in the box.", len(only)))
-        button.button(w.text("Show all"), key="show-all", on_click=show_all, width="stretch")
-    result_parts.every_number(result, only, w)
-else:
-    result_parts.facts(flat_facts(result), w)
+with import_parts.guarded(imported, w):
+    look_closer(section or next(iter(sections)))
+for sentence in left_out_sentences(every_section, lacking, w):
+    ui.note(sentence)
+st.page_link(ui.METHOD, label=w.text("What these numbers mean, and how the choice is made"))
 
 st.divider()
 ui.say(w.text("Take it with you"), level=3)
 result_parts.take_away(chosen.folder, chosen.sweep_id, w)
-if not is_sample(chosen.folder):
+if imported:
+    import_parts.delete(chosen, w)
+elif not is_sample(chosen.folder):
     with st.popover(w.text("Delete this sweep")):
         ui.say(w.text("Its measurements are gone for good."))
         if st.button(w.text("Delete for good"), key="delete", type="primary"):

@@ -5,7 +5,7 @@ import math
 import streamlit as st
 
 from app import cache, jobs, quick_check, start_parts, ui
-from app.data import SAMPLES, sample_sweeps
+from app.data import SAMPLES, imported_sweeps, sample_sweeps
 from runner.sweep_file import load_sweep
 from storage.errors import GoodputError
 from storage.side_files import LIVE, list_sweeps
@@ -59,17 +59,18 @@ with others:
             st.switch_page(ui.NEW)
 
 ui.say(w.text("Your sweeps"), level=2)
-found = sweeps
-if len(sweeps) > SWEEPS_A_PAGE:
+kept = sorted([*sweeps, *imported_sweeps(ui.data_dir())], key=lambda s: -s.created_unix_ns)
+found = kept
+if len(kept) > SWEEPS_A_PAGE:
     wanted = str(st.text_input(w.text("Find by name"), type="search", key="find", bind="query-params") or "")
-    found = [s for s in sweeps if wanted.casefold() in s.name.casefold()]
+    found = [s for s in kept if wanted.casefold() in s.name.casefold()]
 pages = max(1, math.ceil(len(found) / SWEEPS_A_PAGE))
 listed = st.container(key="sweeps")  # filled when the page of the list is known, which is chosen below it
 page = st.pagination(pages, key="part", bind="query-params") if pages > 1 else 1
 with listed:
     for sweep in found[(page - 1) * SWEEPS_A_PAGE :][:SWEEPS_A_PAGE]:
         start_parts.row(sweep, w)
-if not sweeps:
+if not kept:
     ui.say(w.text("Nothing measured yet. What you measure is kept here, on this machine."))
 elif not found:
     ui.say(w.text("No sweep has that in its name."))

@@ -7,7 +7,7 @@ import pandas as pd
 from app.export.sections import esc, figure_slot, scrolled, section
 from app.views import cells as c
 from app.views.badges import badge_line, badges, rescoring_note
-from app.views.isolation import has_isolation, isolation_rows, verdict_sentence
+from app.views.isolation import gap_sentences, has_isolation, isolation_rows, verdict_sentence
 from app.views.rates import rate_rows
 from app.views.stalls import stall_rows, stall_sentence
 from app.words import Words
@@ -61,7 +61,8 @@ def isolation(result: c.Result, words: Words) -> str:
     told = result["isolation"]
     slot = figure_slot("isolation", words.text("what each way gives the chats and costs the background work"))
     table = _table(isolation_rows(told, words), words.text("Every way with its numbers."))
-    body = f'<div class="scripted">{slot}</div>{table}'
+    notes = "".join(f'<p class="note">{esc(s)}</p>' for s in gap_sentences(told, words))
+    body = f'<div class="scripted">{slot}</div>{notes}{table}'
     return section("isolation", words.text("Background work"), body, intro=esc(verdict_sentence(told, words)))
 
 

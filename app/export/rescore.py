@@ -3,6 +3,7 @@
 The page's script does the same in a browser; here it is for pages that were imported.
 """
 
+import math
 import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -40,6 +41,51 @@ def rescore_page(
         return _rescored(result, tallies, targets or {}, share_target)
     except (KeyError, IndexError, TypeError, ValueError, AttributeError, ZeroDivisionError) as e:
         raise StorageError(f"the page's counts are damaged ({type(e).__name__}); import it again") from None
+
+
+def sound_tallies(told: object) -> dict[str, Any] | None:
+    """The counts of a page that came from elsewhere, each number and text what it should be, so that they can go into
+    a page again; null where they are not."""
+    try:
+        classes = [_sound_class(k) for k in told["classes"]]  # type: ignore[index]
+        cells = {str(int(n)): _sound_cell(tally) for n, tally in told["cells"].items()}  # type: ignore[index]
+    except (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError):
+        return None
+    return {"classes": classes, "cells": cells} if classes else None
+
+
+def _sound_class(told: Mapping[str, Any]) -> dict[str, Any]:
+    steps = {key: [_number(v) for v in told[key]] for key in ("ttft_steps_ms", "gap_steps_ms")}
+    places = {key: int(told[key]) for key in ("ttft", "gap")}
+    if not all(0 <= places[key] < len(steps[f"{key}_steps_ms"]) for key in places):
+        raise ValueError("a target that is no step")
+    return {"name": str(told["name"]), **steps, **places}
+
+
+def _sound_cell(told: Mapping[str, Any]) -> dict[str, Any]:
+    order = told["order"]
+    if order is not None:
+        if not set(order["kinds"]) <= set(DIGITS):
+            raise ValueError("other digits")
+        order = {"kinds": str(order["kinds"]), "requests": [[int(a), int(n)] for a, n in order["requests"]]}
+    return {
+        "window_s": _perhaps(told["window_s"]),
+        "n_eff": [_perhaps(v) for v in told["n_eff"]],
+        "crowd": [_number(v) for v in told.get("crowd") or [1.0] * len(told["n_eff"])],
+        "rows": [[int(v) for v in (a, b, c, d, n)] for a, b, c, d, n in told["rows"]],
+        "order": order,
+        "lag_ms": _perhaps(told.get("lag_ms")),
+    }
+
+
+def _number(value: Any) -> float:  # noqa: ANN401  (any JSON value)
+    if isinstance(value, bool | str) or not math.isfinite(value):
+        raise ValueError("no number")
+    return float(value)
+
+
+def _perhaps(value: Any) -> float | None:  # noqa: ANN401  (any JSON value)
+    return None if value is None else _number(value)
 
 
 def _rescored(

@@ -48,16 +48,19 @@ def render_page(
     windows_s: Mapping[int, float] | None = None,
     crowds: Mapping[int, Mapping[str, float]] | None = None,
     stalled: pd.DataFrame | None = None,
+    tallies: dict[str, Any] | None = None,
     include_private: bool = False,
     words: Words = ENGLISH,
 ) -> str:
     """The shared page of a result object.
 
     `requests`: analysis' request table; with it the page has target sliders, where the time goes, and the pick's
-    distributions. `windows_s`: length of each cell's measured window; `crowds`: see `make_tallies`; `stalled`: those of
+    distributions. `tallies`: those of a page that is passed on, in place of requests (see `sound_tallies`).
+    `windows_s`: length of each cell's measured window; `crowds`: see `make_tallies`; `stalled`: those of
     runner.analysis.stalls. Hosts, addresses, URLs and folders are left out unless `include_private`; keys always.
     """
-    tallies = None if requests is None else make_tallies(result, requests, windows_s, crowds)
+    if requests is not None:
+        tallies = make_tallies(result, requests, windows_s, crowds)
     shared = redact(result, include_private=include_private)
     data = {"format": FORMAT, "version": VERSION, "result": shared, "tallies": tallies}
     more = _figures_of_requests(shared, requests, words)

@@ -9,6 +9,8 @@ from app.views import cells as c
 from app.views import theme
 from app.views.told import told_values
 from app.words import ENGLISH, NOTHING, Words
+from runner.analysis.choice import WHY
+from runner.analysis.isolation_texts import WHY_NOT
 
 Arm = Mapping[str, Any]
 ROW_PX = 46  # of the figure, for each arm
@@ -26,7 +28,28 @@ def verdict_sentence(isolation: Mapping[str, Any], words: Words = ENGLISH) -> st
     if named is not None and words.lang != "en":
         title = arm_title(named, words)
         values["arm"] = title[:1].upper() + title[1:]
+    values["why"] = _reason(str(values.get("why") or ""), words)
     return body.format(**{**values, "costs": costs.format(**values)})
+
+
+def gap_sentences(isolation: Mapping[str, Any], words: Words = ENGLISH) -> list[str]:
+    """One for each reason why arms were not measured, and one for each arm that was cut short."""
+    by_reason: dict[str, list[str]] = {}
+    for arm in isolation.get("unmeasured") or []:
+        by_reason.setdefault(_reason(str(arm["why"]), words), []).append(arm_title(arm, words))
+    told = [
+        words.text("Not measured: {arms}, because {why}.", arms=", ".join(names), why=why)
+        for why, names in by_reason.items()
+    ]
+    cut = [arm_title(arm, words) for arm in isolation["arms"] if arm.get("cut")]
+    if cut:
+        told.append(words.text("Cut short, so its share and its time are of a part: {arms}.", arms=", ".join(cut)))
+    return told
+
+
+def _reason(why: str, words: Words) -> str:
+    """A clause that is ours in the reader's language; any other as it is."""
+    return words.text(why) if why in (*WHY.values(), *WHY_NOT.values()) else why
 
 
 def arm_title(arm: Arm, words: Words = ENGLISH) -> str:

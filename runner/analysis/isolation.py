@@ -6,7 +6,7 @@ a time window of its own. All arms have the same arrivals and lengths, so differ
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,8 @@ from runner.analysis.choice import WORK_TOLERANCE, Point, RequestKey, percent
 from runner.analysis.frontier import load_level
 from runner.analysis.gaps import Floats
 from runner.analysis.intervals import BATCHES, SMALLEST_BATCH, holm
+from runner.analysis.isolation_missing import Missing, Way, missing_arms
+from runner.analysis.isolation_texts import TEXTS
 from runner.analysis.prepare import CellFacts, Prepared
 from runner.analysis.requests import floats
 from runner.analysis.student import p_value, t95
@@ -24,44 +26,7 @@ NOISE = 0.05  # of a p value, adjusted for the number of arms
 CAP, PRIORITY = "_max_in_flight", "_priority"
 ORDER = ("alone", "as_is", "cap", "priority", "cap_priority", "setting", "window")
 SIMPLEST_FIRST = ("cap", "priority", "cap_priority", "setting")
-# id -> template; `costs` is a template of its own
-TEXTS = {
-    "nothing_needed": (
-        "Nothing is needed: with {background} as it is, {share} of the {chats} requests meet their targets (95 % "
-        "interval {low} to {high}), and {target} are wanted{costs}."
-    ),
-    "arm": "{arm}: {chats} share {share} instead of {was} (95 % interval {low} to {high}){costs}.",
-    "arm_noise": (
-        "{arm}: {chats} share {share} instead of {was} (95 % interval {low} to {high}){costs}; the difference may be "
-        "noise, measure longer to be sure."
-    ),
-    "window": (
-        "No cap and no priority keeps {target} for sure: give {background} a time window of its own; then the {chats} "
-        "share is {share} instead of {was} (95 % interval {low} to {high}){costs}."
-    ),
-    "alone_misses": (
-        "Keeping {background} away does not help enough: even alone the {chats} share is only {alone}, and {target} "
-        "are wanted; lower the load or change the server's settings. As it is: {was}{costs}."
-    ),
-    "unsure": (
-        "With {n} {chats} requests each, no arm is proven to keep {target}. {arm} comes nearest: {chats} share {share} "
-        "instead of {was} (95 % interval {low} to {high}){costs}. Measure longer."
-    ),
-    "noise": (
-        "The difference is noise: the {chats} share is {was} with {background} as it is, and no arm differs from that "
-        "by more than its 95 % interval; {target} are wanted. Measure longer."
-    ),
-    "none_helps": (
-        "No arm keeps {target}. {arm} comes nearest: {chats} share {share} instead of {was} (95 % interval {low} to "
-        "{high}){costs}."
-    ),
-    "costs_nothing": "",
-    "takes": ", {background} takes {now} instead of {before} {unit}",
-    "takes_this": ", {background} takes {now} {unit}",
-    "works": ", {background} writes {now} instead of {before} tok/s",
-    "works_this": ", {background} writes {now} tok/s",
-    "never_ends": ", {background} does not end in the time measured",
-}
+WINDOW = "a time window of its own"
 
 
 @dataclass(frozen=True)
@@ -101,25 +66,29 @@ def isolation_of(
     prepared: Prepared, points: Sequence[Point], interactive: Sequence[str], share_target: float
 ) -> dict[str, Any] | None:
     """The `isolation` of the result object; null unless a class without targets was held back in different ways
-    beside one with targets. `interactive`: classes with targets. With several load levels: at the largest.
+    beside one with targets, and something of it was measured. `interactive`: classes with targets. With several load
+    levels: at the largest. `unmeasured` are the arms of which nothing is known.
     """
     name = background_of(prepared.config, interactive)
-    arms = _arms(prepared, points, name) if name else []
-    kinds = {arm.kind for arm in arms}
-    if name is None or "as_is" not in kinds or len(kinds) < 2:
+    arms, missing = _arms(prepared, points, name) if name else ([], [])
+    kinds = {arm.kind for arm in arms} | {m.kind for m in missing}
+    if name is None or not arms or "as_is" not in kinds or len(kinds) < 2:
         return None
-    as_is = arms_named(arms, "as_is")
-    cells = [f for f in prepared.cells if f.cell in as_is.point.cells]
-    differences = _differences(arms, _beside(prepared, cells, name))
-    verdict, chosen = decide(arms, differences, share_target)
-    values = _values(arms, chosen, name, [c for c in interactive if c in chosen.point.shares], share_target)
+    as_is = as_is_of(arms)
+    cells = [f for f in prepared.cells if as_is and f.cell in as_is.point.cells]
+    differences = _differences(arms, as_is, _beside(prepared, cells, name)) if as_is else {}
+    verdict, chosen = decide(arms, differences, share_target, missing)
+    chats = [c for c in interactive if c in chosen.point.shares]
+    values = _values(arms, chosen, name, chats, share_target) | {"why": _why(missing, as_is)}
     clause = _cost_template(chosen, as_is, verdict)
+    cut = {f.cell for f in prepared.cells if f.base["error_kind"] == "hopeless"}
     return {
         "background": name,
         "interactive": list(chosen.point.shares),
         "load": {k: v for k, v in chosen.point.load.items() if k not in (name + CAP, name + PRIORITY)},
         "share_target": share_target,
-        "arms": [_row(arm, differences.get(arm.name), share_target) for arm in arms],
+        "arms": [_row(a, differences.get(a.name), share_target, not cut.isdisjoint(a.point.cells)) for a in arms],
+        "unmeasured": [m.row() for m in missing],
         "verdict": verdict,
         "arm": chosen.name,
         "reason": TEXTS[verdict].format(**{**values, "costs": TEXTS[clause].format(**values)}),
@@ -128,13 +97,20 @@ def isolation_of(
     }
 
 
+def _why(missing: Sequence[Missing], as_is: Arm | None) -> str:
+    """Of the arm whose lack the verdict speaks of; empty where none is missing."""
+    lacking = [m for m in missing if m.kind == "as_is"] if as_is is None else missing
+    told = [m for m in lacking if m.kind != "alone"] or lacking
+    return told[0].why if told else ""
+
+
 def _differences(
-    arms: Sequence[Arm], beside: Mapping[RequestKey, bool]
+    arms: Sequence[Arm], as_is: Arm, beside: Mapping[RequestKey, bool]
 ) -> dict[str, tuple[float, float, float, float]]:
     """Each arm against the background as it is, by name, p values adjusted for all; the window has those of `alone`.
 
     `beside`: of each request, whether the background was there as it is."""
-    before = arms_named(arms, "as_is").point.met_by_request
+    before = as_is.point.met_by_request
     found = {}
     for arm in arms:
         if arm.kind not in ("as_is", "window"):
@@ -171,35 +147,48 @@ def background_of(config: SweepConfig, interactive: Sequence[str]) -> str | None
     return None
 
 
-def arms_named(arms: Sequence[Arm], kind: str) -> Arm:
-    """The one of that kind. Raises StopIteration."""
-    return next(arm for arm in arms if arm.kind == kind)
+def as_is_of(arms: Sequence[Arm]) -> Arm | None:
+    """The background as it is; null where nothing of it was measured."""
+    return next((arm for arm in arms if arm.kind == "as_is"), None)
 
 
-def _arms(prepared: Prepared, points: Sequence[Point], name: str) -> list[Arm]:
-    """At the largest level of the other load axes, those without any way first, then by kind and cap."""
+def _arms(prepared: Prepared, points: Sequence[Point], name: str) -> tuple[list[Arm], list[Missing]]:
+    """At the largest level of the other load axes, those without any way first, then by kind and cap; and the arms of
+    that level of which nothing is known."""
     key = name + CAP
     ours = [p for p in points if key in p.load and p.shares]
-    if not ours:
-        return []
     top = max((load_level(p.load) or 0.0 for p in ours), default=0.0)
-    ours = [p for p in ours if (load_level(p.load) or 0.0) == top]
     most = max(int(v) for v in prepared.config.grid[key])
     first = {k: values[0] for k, values in prepared.config.server_grid.items()}
+    lanes = prepared.config.grid.get(name + PRIORITY, (0,))
     facts = {f.cell: f for f in prepared.cells}
+
+    def way_of(place: Point | CellFacts) -> Way:
+        if key not in place.load or (load_level(place.load) or 0.0) != top:
+            return None, "", None
+        cap = int(place.load[key])
+        behind = place.load.get(name + PRIORITY, lanes[0]) != lanes[0]
+        return *_kind(cap, most, place.setting, first, behind), cap if cap < most else None
+
     out: dict[str, Arm] = {}
     for p in ours:
-        cap = int(p.load[key])
-        lanes = prepared.config.grid.get(name + PRIORITY, (0,))
-        kind, label = _kind(cap, most, p.setting, first, p.load.get(name + PRIORITY, lanes[0]) != lanes[0])
+        kind, label, cap = way_of(p)
         if kind is not None:
-            work = _work(prepared, [facts[c] for c in p.cells], name) if cap else None
-            out.setdefault(label, Arm(kind, label, cap if cap < most else None, p, work))
+            work = _work(prepared, [facts[c] for c in p.cells], name) if cap != 0 else None
+            out.setdefault(label, Arm(kind, label, cap, p, work))
     alone = next((arm for arm in out.values() if arm.kind == "alone"), None)
-    by_itself = [f for f in prepared.cells if f.window_s and f.load.get("only") == name]
+    lonely = [f for f in prepared.cells if f.load.get("only") == name]
+    by_itself = [f for f in lonely if f.window_s]
     if alone and by_itself:
-        out["window"] = Arm("window", "a time window of its own", None, alone.point, _work(prepared, by_itself, name))
-    return sorted(out.values(), key=lambda arm: (ORDER.index(arm.kind), arm.cap or 0))
+        out[WINDOW] = Arm("window", WINDOW, None, alone.point, _work(prepared, by_itself, name))
+    beside = [f for f in prepared.cells if "only" not in f.load]
+    missing = missing_arms(beside, way_of, out) if ours else []
+    missing += missing_arms([f for f in lonely if not f.window_s], lambda f: ("window", WINDOW, None), out)
+    return sorted(out.values(), key=_place), sorted(missing, key=_place)
+
+
+def _place(arm: Arm | Missing) -> tuple[int, int]:
+    return ORDER.index(arm.kind), arm.cap or 0
 
 
 def _kind(
@@ -275,42 +264,73 @@ def difference_of(parts: Sequence[Floats]) -> tuple[float, float, float, float]:
 
 
 def decide(
-    arms: Sequence[Arm], differences: Mapping[str, tuple[float, float, float, float]], share_target: float
+    arms: Sequence[Arm],
+    differences: Mapping[str, tuple[float, float, float, float]],
+    share_target: float,
+    missing: Sequence[Missing] = (),
 ) -> tuple[str, Arm]:
     """The verdict's id and the arm that it speaks of.
 
     Of the arms whose lower bounds reach the target the one that costs the background least; of those within 5 % the
-    simplest. A time window of its own is taken only when nothing else does.
+    simplest. A time window of its own is taken only when nothing else does. Where nothing is known of the background
+    as it is, the same order without what is said against it.
     """
-    as_is = arms_named(arms, "as_is")
-    if as_is.point.qualifies(share_target):
+    as_is, found = as_is_of(arms), {arm.kind: arm for arm in arms}
+    if as_is and as_is.point.qualifies(share_target):
         return "nothing_needed", as_is
     tried = [arm for arm in arms if arm.kind in SIMPLEST_FIRST]
-    sure = [arm for arm in tried if arm.point.qualifies(share_target)]
-    if sure:
-        least = min(arm.cost for arm in sure)
-        equal = [arm for arm in sure if arm.cost <= least * (1 + WORK_TOLERANCE)]
-        best = min(equal, key=lambda arm: (SIMPLEST_FIRST.index(arm.kind), arm.cost))
+    best = _cheapest([arm for arm in tried if arm.point.qualifies(share_target)])
+    alone, window = found.get("alone"), found.get("window")
+    if as_is is None:
+        return _decide_without(best, alone, window, tried, share_target)
+    if best:
         return ("arm" if differences[best.name][3] < NOISE else "arm_noise"), best
-    alone = next((arm for arm in arms if arm.kind == "alone"), None)
     if alone and _upper(alone) < share_target:
         return "alone_misses", as_is
-    window = next((arm for arm in arms if arm.kind == "window"), None)
     if window and window.point.qualifies(share_target) and differences[window.name][3] < NOISE:
         return "window", window
-    if all(found[3] >= NOISE for found in differences.values()):
+    if missing and not tried and not window:
+        return "only_as_is", as_is
+    if all(d[3] >= NOISE for d in differences.values()):
         return "noise", as_is
-    others = [*tried, *([window] if window else [])] or [as_is]
-    nearest = max(others, key=lambda arm: (arm.point.share.value or 0.0, -arm.cost))
+    nearest = _nearest([*tried, *([window] if window else [])] or [as_is])
     return ("unsure" if _upper(nearest) >= share_target else "none_helps"), nearest
+
+
+def _decide_without(
+    best: Arm | None, alone: Arm | None, window: Arm | None, tried: Sequence[Arm], share_target: float
+) -> tuple[str, Arm]:
+    """`decide` where nothing is known of the background as it is. At least one of the arms is there."""
+    if best:
+        return "no_as_is_arm", best
+    if alone and _upper(alone) < share_target:
+        return "no_as_is_alone_misses", alone
+    if window and window.point.qualifies(share_target):
+        return "no_as_is_arm", window
+    if alone and not tried and not window:
+        return "no_as_is_alone", alone
+    return "no_as_is_nearest", _nearest([*tried, *([window] if window else [])])
+
+
+def _cheapest(sure: Sequence[Arm]) -> Arm | None:
+    """Of those that cost the background least, within 5 %, the simplest."""
+    least = min((arm.cost for arm in sure), default=0.0)
+    equal = [arm for arm in sure if arm.cost <= least * (1 + WORK_TOLERANCE)]
+    return min(equal, key=lambda arm: (SIMPLEST_FIRST.index(arm.kind), arm.cost), default=None)
+
+
+def _nearest(arms: Sequence[Arm]) -> Arm:
+    return max(arms, key=lambda arm: (arm.point.share.value or 0.0, -arm.cost))
 
 
 def _upper(arm: Arm) -> float:
     return arm.point.share.bounds[1] if arm.point.share.bounds else 1.0
 
 
-def _row(arm: Arm, difference: tuple[float, float, float, float] | None, share_target: float) -> dict[str, Any]:
-    share, work = arm.point.share, arm.work
+def _row(
+    arm: Arm, difference: tuple[float, float, float, float] | None, share_target: float, cut: bool
+) -> dict[str, Any]:
+    share = arm.point.share
     low, high = share.bounds or (None, None)
     keys = ("difference", "difference_low", "difference_high", "difference_p")
     return {
@@ -319,6 +339,7 @@ def _row(arm: Arm, difference: tuple[float, float, float, float] | None, share_t
         "cap": arm.cap,
         "setting": arm.point.setting,
         "cells": list(arm.point.cells),
+        "cut": cut,
         "share": share.value,
         "share_low": low,
         "share_high": high,
@@ -327,24 +348,16 @@ def _row(arm: Arm, difference: tuple[float, float, float, float] | None, share_t
         "goodput_per_s": arm.point.goodput_per_s,
         "meets_target": arm.point.qualifies(share_target),
         **dict(zip(keys, difference or (None,) * 4, strict=True)),
-        "background": None
-        if work is None
-        else {
-            "jobs": work.jobs,
-            "completed": work.completed,
-            "failed": work.failed,
-            "makespan_s": work.makespan_s,
-            "projected": work.projected,
-            "output_tok_per_s": work.output_tok_per_s,
-        },
+        "background": None if arm.work is None else asdict(arm.work),
     }
 
 
-def _cost_template(chosen: Arm, as_is: Arm, verdict: str) -> str:
-    if chosen.work is None or as_is.work is None:
+def _cost_template(chosen: Arm, as_is: Arm | None, verdict: str) -> str:
+    if chosen.work is None or (as_is and as_is.work is None):
         return "costs_nothing"
-    this = "_this" if chosen is as_is or verdict == "nothing_needed" else ""
-    if chosen.work.makespan_s is not None and as_is.work.makespan_s is not None:
+    this = "_this" if chosen is as_is or as_is is None or verdict == "nothing_needed" else ""
+    before = chosen.work if as_is is None else as_is.work
+    if chosen.work.makespan_s is not None and before and before.makespan_s is not None:
         return f"takes{this}"
     ends = chosen.work.jobs and chosen.work.completed == 0
     return "never_ends" if ends else f"works{this}"
@@ -353,10 +366,10 @@ def _cost_template(chosen: Arm, as_is: Arm, verdict: str) -> str:
 def _values(
     arms: Sequence[Arm], chosen: Arm, background: str, interactive: Sequence[str], share_target: float
 ) -> dict[str, Any]:
-    as_is = arms_named(arms, "as_is")
+    as_is = as_is_of(arms)
     alone = next((arm for arm in arms if arm.kind == "alone"), None)
     low, high = chosen.point.share.bounds or (0.0, 1.0)
-    now, before = chosen.work, as_is.work
+    now, before = chosen.work, as_is.work if as_is else chosen.work
     ends = bool(now and before and now.makespan_s is not None and before.makespan_s is not None)
     longest = max((w.makespan_s or 0.0 for w in (now, before) if w), default=0.0)
     return {
@@ -364,7 +377,7 @@ def _values(
         "background": background,
         "chats": "/".join(interactive),
         "share": percent(chosen.point.share.value or 0.0),
-        "was": percent(as_is.point.share.value or 0.0),
+        "was": percent(as_is.point.share.value or 0.0) if as_is else "",
         "alone": percent(alone.point.share.value or 0.0) if alone else "",
         "low": percent(low),
         "high": percent(high),

@@ -47,7 +47,7 @@ def check_result(name: str, result: object) -> None:
 
 def _is_result(result: Mapping[str, Any]) -> bool:
     cells = result.get("cells")
-    if not isinstance(cells, list) or len(cells) > MOST_CELLS or not all(_is_cell(c) for c in cells):
+    if not isinstance(cells, list) or len(cells) > MOST_CELLS or not all(is_cell(c) for c in cells):
         return False
     numbers = [c["cell"] for c in cells]
     named = all(isinstance(result.get(key) or "", str) for key in ("name", "sweep_id", "status"))
@@ -68,7 +68,8 @@ def _are_targets(targets: Mapping[str, Any]) -> bool:
     )
 
 
-def _is_cell(cell: object) -> bool:
+def is_cell(cell: object) -> bool:
+    """Whether it has the shape of a row of `cells[]`: also a line of cells.jsonl, which another version may write."""
     if not isinstance(cell, dict) or not _whole([cell.get("cell")]) or not isinstance(cell.get("status"), str):
         return False
     classes = cell.get("classes") or {}

@@ -1,13 +1,22 @@
 """`goodput compare A B` as a script uses it: JSON alone on stdout, exit code 1 when B is worse, 2 for wrong usage."""
 
 import json
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from app.cli import main
+from storage.side_files import write_state
 from tests.support.finished_sweeps import finished_sweep
 from tests.support.two_sweeps import slow, sweep_tables
+
+ROOT = Path(__file__).parents[2]
+RUNNING = {"status": "running"}
 
 
 @pytest.fixture(scope="module")
@@ -65,3 +74,66 @@ def test_what_names_no_sweep_is_wrong_usage(
     assert said.out == ""
     assert words in said.err
     assert said.err.count("\n") == 1
+
+
+def spoilt(data: Path, name: str, spoil: Callable[[Path], object]) -> str:
+    """A copy of a sound sweep that something was done to."""
+    folder = data / "sweeps" / name
+    if not folder.exists():
+        shutil.copytree(data / "sweeps" / "before", folder)
+        spoil(folder)
+    return name
+
+
+@pytest.mark.parametrize(("name", "spoil", "words"), [
+    ("cut", lambda folder: (folder / "sweep.duckdb").write_bytes(b"half"), "damaged"),
+    ("gone", lambda folder: (folder / "sweep.duckdb").unlink(), "sweep.duckdb"),
+    ("runs", lambda folder: write_state(folder, {**RUNNING, "heartbeat_unix_ns": time.time_ns()}), "measured"),
+])  # fmt: skip
+def test_what_can_not_be_read_is_no_regression(
+    data: Path, capsys: pytest.CaptureFixture[str], name: str, spoil: Callable[[Path], object], words: str
+) -> None:
+    """A script that stops an update on 1 must not stop on a damaged folder: exit code 2 and one sentence."""
+    assert compare(data, "before", spoilt(data, name, spoil), "--json") == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert words in said.err
+    assert said.err.count("\n") == 1
+
+
+def test_nothing_in_common_is_no_verdict(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Two sweeps of other loads: the object is still printed, and the exit code is neither "worse" nor "fine"."""
+    finished_sweep(data, sweep_tables(load={"request_rate": 9.9}), "elsewhere")
+    assert compare(data, "before", "elsewhere", "--json") == 2
+    said = capsys.readouterr()
+    assert json.loads(said.out)["points"] == []
+    assert "no setting and load in common" in said.err
+
+
+def test_a_comparison_that_crashes_is_no_regression(
+    data: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tables of a strange version raise what nobody foresaw; Python's own exit code for that would be 1."""
+
+    def strange(*args: object) -> None:
+        raise KeyError("column")
+
+    monkeypatch.setattr("runner.analysis.compare.compare", strange)
+    assert compare(data, "before", "after") == 2
+    assert "of another version" in capsys.readouterr().err
+
+
+def test_a_full_disk_is_no_regression(data: Path) -> None:
+    """The verdict can't be written: 2, not the 1 of "worse"."""
+    command = [sys.executable, "-m", "app.cli", "compare", "before", "after", "--data", str(data)]
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(command, cwd=ROOT, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
+    assert done.returncode == 2
+    assert "can't be written" in done.stderr
+
+
+def test_the_help_names_the_exit_codes(capsys: pytest.CaptureFixture[str]) -> None:
+    """What a script may rely on is where its author looks."""
+    with pytest.raises(SystemExit):
+        main(["compare", "--help"])
+    assert "2 nothing was compared" in " ".join(capsys.readouterr().out.split())

@@ -1,24 +1,28 @@
 """A data folder as copies, full disks and curious fingers leave it: pages and commands go on beside the damage."""
 
+import contextlib
 import json
 import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import duckdb
 import pytest
 
-from app import ui
+from app import data, ui
 from app.data import all_sweeps, report_html
+from runner.queue import waiting
 from storage.data_folder import open_data_folder
-from storage.errors import GoodputError
+from storage.errors import GoodputError, StorageError
+from storage.imports import list_imports, read_import, save_import
 from storage.side_files import list_sweeps
 from tests.app.views.made_up import made_up_tables
 from tests.support.finished_sweeps import finished_sweep
-from tests.support.pages import Open, data_dir, fine, opened, said, started
+from tests.support.pages import Open, data_dir, fine, opened, said, shown, started
 
 __all__ = ["data_dir", "opened", "started"]  # fixtures
 
@@ -54,6 +58,25 @@ def loop(folder: Path) -> None:
     (folder / "sweep.json").symlink_to(folder / "sweep.json")
 
 
+def later_lines(folder: Path) -> None:
+    """Side files as a later version may write them, beside a database of this one: other shapes, other words."""
+    line = {
+        "at_s": 3.5, "cell": 0, "phase": "warp", "cells_total": {"now": 4}, "eta_s": "soon", "sent": {"chat": 3},
+        "open_streams": "many", "kv_cache_usage": {"gpu0": 0.5}, "loop_lag_ms": [1, 2], "cpu_share": "all",
+        "errors": {"timeout": {"count": 3}, "melted": 2}, "setting": [1], "load": "high", "running": True,
+    }  # fmt: skip
+    row = {
+        "cell": 0,
+        "status": "ok",
+        "setting": {},
+        "load": {},
+        "goodput_per_s": {"mean": 1},
+        "ttft_ms": {"p50": {"v": 1}},
+    }
+    replaced("live.jsonl", (json.dumps(line) + "\n").encode())(folder)
+    replaced("cells.jsonl", (json.dumps(row) + "\n").encode())(folder)
+
+
 DAMAGES: dict[str, Callable[[Path], object]] = {
     "nothing-but-a-folder": lambda folder: (shutil.rmtree(folder), folder.mkdir()),
     "no-config": gone("sweep.json"),
@@ -79,6 +102,8 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
     "database-is-a-folder": folder_in_its_place("sweep.duckdb"),
     "database-of-the-future": of_the_future,
     "lines-of-wrong-kinds": replaced("cells.jsonl", b'{"cell": "x"}\n[]\n{"cell": 0, "status": "ok"}\n{"ce'),
+    "live-of-a-later-version": later_lines,
+    "counts-of-wrong-kinds": changed("state.json", cells_done={"a": 1}, cells_total=[3], status="done"),
     "live-lines-of-wrong-kinds": replaced("live.jsonl", b'{"at_s": "x", "errors": []}\nnull\n{"at_s"'),
 }
 
@@ -93,6 +118,8 @@ WITH_A_PAGE = {
     "database-of-the-future": ui.RESULTS,
     "lines-of-wrong-kinds": ui.LIVE,
     "live-lines-of-wrong-kinds": ui.LIVE,
+    "live-of-a-later-version": ui.LIVE,
+    "counts-of-wrong-kinds": ui.LIVE,
 }
 
 
@@ -165,3 +192,72 @@ def test_commands_and_reports_go_on(damaged: Path) -> None:
             told.append(str(e))
     assert [sentence for sentence in told if "\n" in sentence] == []
     assert (made, len(told)) == (["sound"], len(without))
+
+
+@contextlib.contextmanager
+def nobody() -> Iterator[None]:
+    """As a user that owns nothing; where the tests run as one already, nothing changes."""
+    root = os.geteuid() == 0
+    if root:
+        os.seteuid(65534)
+    try:
+        yield
+    finally:
+        if root:
+            os.seteuid(0)
+
+
+@pytest.fixture
+def closed(monkeypatch: pytest.MonkeyPatch, data_dir: Path) -> Iterator[Path]:
+    """A data folder that anybody may read, with a sound sweep, and with a sweep and an import that nobody may look
+    into; the sweep also waits in the queue."""
+    folder = Path(tempfile.mkdtemp())
+    folder.chmod(0o755)
+    monkeypatch.setenv("GOODPUT_DATA", str(folder))
+    monkeypatch.setattr(data, "SAMPLES", folder / "no-samples")
+    sound = finished_sweep(folder, made_up_tables((2, 8), (256,), (1.0,)), "sound")
+    shutil.copytree(sound, folder / "sweeps" / "closed")
+    (folder / "queue" / "closed.json").write_text("{}")
+    shut = [folder / "sweeps" / "closed", folder / "imports" / "imp-0123456789ab"]
+    shut[1].mkdir(parents=True)
+    for each in shut:
+        each.chmod(0)
+    yield folder
+    for each in shut:
+        each.chmod(0o755)
+    shutil.rmtree(folder)
+
+
+def test_a_folder_without_permission_stops_nothing(opened: Open, closed: Path) -> None:
+    """Lists, pages and the queue go on beside it, and what is wrong is said where it stands: the pages used to end in a
+    traceback, all of them, when such a sweep waited in the queue."""
+    with nobody():
+        found = {s.sweep_id: s.status for s in list_sweeps(closed)}
+        assert [s.status for s in list_imports(closed)] == ["damaged"]
+        assert waiting(closed) == []
+        with pytest.raises(StorageError, match="no permission to read it"):
+            report_html(closed / "sweeps" / "closed")
+        with pytest.raises(StorageError, match="no permission to read it"):
+            read_import(closed / "imports" / "imp-0123456789ab")
+        text = shown(opened())
+        told = [opened(page, "closed").error for page in (ui.RESULTS, ui.LIVE)]
+    assert found == {"sound": "done", "closed": "damaged"}
+    assert "may not look into the folder closed" in text
+    assert [len(errors) for errors in told] == [1, 1]
+
+
+def test_an_import_that_is_half_copied_is_told(tmp_path: Path) -> None:
+    """Its line without its document, its document without its line, a document that was cut: listed as damaged, and a
+    sentence for whoever opens one."""
+    folder = tmp_path / "imports"
+    save_import(tmp_path, "imp-000000000001", {"name": "whole", "tool": "vllm", "cells": 1}, {"result": {"cells": []}})
+    for name, damage in (("imp-000000000002", gone("import.json")), ("imp-000000000003", gone("about.json")),
+                         ("imp-000000000004", cut("import.json"))):  # fmt: skip
+        shutil.copytree(folder / "imp-000000000001", folder / name)
+        damage(folder / name)
+    assert {s.import_id[-1]: s.status for s in list_imports(tmp_path)} == {
+        "1": "imported", "2": "damaged", "3": "damaged", "4": "imported",
+    }  # fmt: skip
+    for name in ("imp-000000000002", "imp-000000000004"):
+        with pytest.raises(StorageError, match=r"half copied|damaged"):
+            report_html(folder / name)

@@ -11,6 +11,7 @@ from app.presets import TARGETS, WORKLOADS, recorded, with_targets, workload_wor
 from app.what_if import to_toml
 from app.words import ENGLISH
 from runner.config import SweepConfig, parse_sweep
+from runner.engines.knowledge import longest_tokens
 from runner.errors import ConfigError
 from runner.simulator.presets import DEFAULT_PRESET, resolve_preset
 
@@ -185,3 +186,13 @@ def test_the_form_can_be_saved_as_a_sweep_file(workload: str) -> None:
         raw = forms.sweep_data("a sweep", backend, settings, forms.WORKLOADS[workload], {"duration_s": 60})
         saved = {"nas": {"kind": "simulated"}}
         assert parse_sweep(tomllib.loads(to_toml(raw)), "file", saved) == parse_sweep(raw, "form", saved)
+
+
+def test_a_request_that_the_running_server_has_no_room_for_is_odd() -> None:
+    """What the connection check found of a llama.cpp slot: as long as that is said, and one token longer."""
+    server = {"kind": "llama_cpp", "url": "http://127.0.0.1:8080"}
+    config = config_of(grid=[{"key": "request_rate", "values": "1"}], backend=server, duration_s=300)
+    longest = max(longest_tokens(c.prompt_tokens) + longest_tokens(c.output_tokens) for c in config.classes)
+    assert not [s for s in forms.oddities(config, ENGLISH, longest) if "does not fit" in s]
+    (said,) = [s for s in forms.oddities(config, ENGLISH, longest - 1) if "does not fit" in s]
+    assert f"does not fit the {ENGLISH.count(longest - 1)} tokens that this server has for one request" in said

@@ -52,9 +52,9 @@ def test_the_language_can_be_switched_below_a_page_that_ends_early(opened: Open,
 
 
 def test_an_import_is_no_lost_sweep(opened: Open, data_dir: Path) -> None:
-    """Its address on the results page leads to the page that shows it."""
+    """Its address on the live page leads to the page that shows it."""
     (data_dir / "imports" / "imp-0123456789ab").mkdir(parents=True)
-    at = opened(ui.RESULTS, "imp-0123456789ab")
+    at = opened(ui.LIVE, "imp-0123456789ab")
     assert not at.error
     assert "imported" in at.info[0].value
     assert at.get("page_link")

@@ -148,3 +148,12 @@ def test_in_virtual_time_a_cap_protects_the_chats_and_the_jobs_take_longer() -> 
     assert share["as it is"] < share["server priority"]
     assert ends["cap 2"] > ends["cap 4"] > ends["as it is"] >= ends["a time window of its own"]
     assert found["verdict"] in ("arm", "window")
+
+
+@pytest.mark.parametrize(
+    ("asked", "cut"), [({"stop_by": "07:00"}, False), ({"stop_hopeless": True}, True), ({}, False)]
+)
+def test_no_arm_is_cut_short_unless_the_file_says_so(asked: dict[str, Any], cut: bool) -> None:
+    """A cell that is given up does not tell how long the background takes."""
+    found = with_arms(sweep(run={"duration_s": 20, "warmup_s": 2, **asked}), (2,))
+    assert found.run.stops_hopeless is cut

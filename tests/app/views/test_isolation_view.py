@@ -3,9 +3,16 @@
 import gettext
 from typing import Any
 
-from app.views.isolation import arm_title, has_isolation, isolation_figure, isolation_rows, verdict_sentence
+from app.views.isolation import (
+    arm_title,
+    gap_sentences,
+    has_isolation,
+    isolation_figure,
+    isolation_rows,
+    verdict_sentence,
+)
 from app.words import Words, load_words
-from runner.analysis.isolation import TEXTS
+from runner.analysis.isolation_texts import TEXTS
 from tests.app.views.made_up import HOSTILE
 
 
@@ -114,3 +121,35 @@ def test_a_sweep_that_held_nothing_back_has_no_section() -> None:
     """The key is only there when there is something to say."""
     assert has_isolation({"isolation": isolation()})
     assert not has_isolation({"cells": []})
+
+
+def missing(name: str, kind: str, why: str, cap: int | None = None) -> dict[str, Any]:
+    return {"arm": name, "kind": kind, "cap": cap, "status": "failed", "error_kind": "x", "why": why}
+
+
+def test_arms_that_lack_are_told_a_sentence_a_reason() -> None:
+    """With those that were cut short; nothing where nothing lacks."""
+    lost = [
+        missing("as it is", "as_is", "its cell failed"),
+        missing("cap 2", "cap", "its cell was skipped", 2),
+        missing("cap 4", "cap", "its cell was skipped", 4),
+    ]
+    arms = [{**arm("alone", "alone", 1.0, None), "cut": True}]
+    assert gap_sentences(isolation(unmeasured=lost, arms=arms)) == [
+        "Not measured: as it is, because its cell failed.",
+        "Not measured: cap 2, cap 4, because its cell was skipped.",
+        "Cut short, so its share and its time are of a part: without background.",
+    ]
+    assert gap_sentences(isolation()) == []
+
+
+def test_a_verdict_without_the_background_as_it_is_is_a_sentence() -> None:
+    """Put together from its templates as any other; words of a foreign result stay as they are."""
+    values = {**isolation()["reason_values"], "why": "<b>strange</b>", "arm": "Cap 4"}
+    told = verdict_sentence(
+        isolation(reason_templates=[TEXTS["no_as_is_arm"], TEXTS["takes_this"]], reason_values=values)
+    )
+    assert told == (
+        "With indexing as it is nothing can be said, because <b>strange</b>. Cap 4 keeps 90 % for sure: chat share "
+        "95 % (95 % interval 85 % to 100 %), indexing takes ~2.0 min."
+    )

@@ -17,17 +17,19 @@ CLASSES = [
 ]
 # cap -> (how many chats are late, seconds until the last job has ended)
 Ways = dict[int, tuple[int, float]]
+Fates = dict[int, dict[str, Any]]  # cap -> what its cell became
 USUAL: Ways = {0: (0, 0.0), 2: (0, 90.0), 4: (1, 60.0), JOBS: (40, 40.0)}
 
 
-def isolation(ways: Ways, alone_s: float | None = None) -> dict[str, Any] | None:
+def isolation(ways: Ways, alone_s: float | None = None, fates: Fates | None = None) -> dict[str, Any] | None:
     """The verdict of a sweep with a cell for each cap."""
-    found: dict[str, Any] | None = result(ways, alone_s).get("isolation")
+    found: dict[str, Any] | None = result(ways, alone_s, fates).get("isolation")
     return found
 
 
-def result(ways: Ways, alone_s: float | None = None) -> dict[str, Any]:
-    """Of a sweep with a cell for each cap: 100 chats in 100 s, 10 jobs at its start."""
+def result(ways: Ways, alone_s: float | None = None, fates: Fates | None = None) -> dict[str, Any]:
+    """Of a sweep with a cell for each cap: 100 chats in 100 s, 10 jobs at its start; `fates`: of cells that did not end
+    well, without requests."""
     cells: list[CellRecord] = []
     requests: list[RequestRecord] = []
     caps = list(ways.items())
@@ -36,7 +38,10 @@ def result(ways: Ways, alone_s: float | None = None) -> dict[str, Any]:
         caps.append((JOBS, (-1, alone_s)))
         loads.append({"jobs_max_in_flight": JOBS, "only": "jobs"})
     for number, ((cap, (late, ends_s)), load) in enumerate(zip(caps, loads, strict=True)):
-        cells.append(make_cell(number, setting={}, load=load, window_end_ns=WINDOW_S * 10**9))
+        fate = (fates or {}).get(cap) if "only" not in load else None
+        cells.append(make_cell(number, setting={}, load=load, **{"window_end_ns": WINDOW_S * 10**9, **(fate or {})}))
+        if fate is not None:
+            continue
         requests += [_chat(number, i, late) for i in range(CHATS) if late >= 0]
         requests += [_job(number, CHATS + i, ends_s * (i + 1) / JOBS, sent=cap > 0) for i in range(JOBS)]
     config = make_config(
@@ -172,3 +177,86 @@ def test_fewer_than_two_common_requests_say_nothing(parts: list[np.ndarray[Any, 
 def test_equal_requests_do_not_differ() -> None:
     """Mean 0 with p = 1, not 0/0."""
     assert difference_of([np.zeros(30), np.zeros(9)]) == (0.0, 0.0, 0.0, 1.0)
+
+
+NO_ROOM = {"status": "failed", "error_kind": "out_of_memory", "error_detail": "no room", "window_end_ns": None}
+SKIPPED = {"status": "skipped", "window_end_ns": None}
+
+
+def test_without_the_background_as_it_is_the_others_still_tell_something() -> None:
+    """Its cell failed: why, and that cap 4 keeps the target for sure; nothing differs from what nobody saw."""
+    found = isolation(USUAL, fates={JOBS: NO_ROOM})
+    each = arms(found)
+    assert list(each) == ["alone", "cap 2", "cap 4"]
+    assert [arm["difference"] for arm in each.values()] == [None] * 3
+    assert found is not None
+    assert (found["verdict"], found["arm"]) == ("no_as_is_arm", "cap 4")
+    assert found["reason"] == (
+        "With jobs as it is nothing can be said, because the server ran out of memory. Cap 4 keeps 90 % for sure: chat "
+        f"share 99 % (95 % interval {found['reason_values']['low']} to {found['reason_values']['high']}), jobs takes "
+        "60.0 s."
+    )
+    (lost,) = found["unmeasured"]
+    assert (lost["arm"], lost["kind"], lost["status"], lost["error_kind"], lost["error_detail"]) == (
+        "as it is", "as_is", "failed", "out_of_memory", "no room",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("ways", "fates", "verdict", "arm", "says"),
+    [
+        ({**USUAL, 2: (30, 90.0), 4: (35, 60.0)}, {JOBS: SKIPPED}, "no_as_is_nearest", "cap 2", "its cell was skipped"),
+        ({0: (0, 0.0), 4: (1, 60.0), JOBS: (0, 0.0)}, {4: NO_ROOM, JOBS: NO_ROOM}, "no_as_is_alone", "alone", "memory"),
+        ({0: (40, 0.0), 4: (45, 60.0), JOBS: (0, 0.0)}, {JOBS: NO_ROOM}, "no_as_is_alone_misses", "alone", "only 60 %"),
+        (USUAL, {2: NO_ROOM, 4: SKIPPED}, "only_as_is", "as it is", "because the server ran out of memory"),
+        ({**USUAL, JOBS: (1, 40.0)}, {2: NO_ROOM, 4: NO_ROOM}, "nothing_needed", "as it is", "Nothing is needed"),
+    ],
+)
+def test_what_is_known_is_said_whichever_arm_is_missing(
+    ways: Ways, fates: Fates, verdict: str, arm: str, says: str
+) -> None:
+    """Nearest, only alone, hopeless even alone, only as it is: a sentence each, and the missing arms are listed."""
+    found = isolation(ways, fates=fates)
+    assert found is not None
+    assert (found["verdict"], found["arm"]) == (verdict, arm)
+    assert says in found["reason"]
+    assert len(found["unmeasured"]) == len(fates)
+
+
+def test_a_window_of_its_own_counts_without_the_background_as_it_is() -> None:
+    """Chats alone are in time and the jobs by themselves take 20 s: that much is known."""
+    found = isolation({0: (0, 0.0), 4: (30, 60.0), JOBS: (0, 0.0)}, 20.0, {JOBS: NO_ROOM})
+    assert found is not None
+    assert (found["verdict"], found["arm"]) == ("no_as_is_arm", "a time window of its own")
+    assert found["reason"].endswith("jobs takes 20.0 s.")
+
+
+def test_an_arm_that_is_still_to_come_is_told_as_such() -> None:
+    """The sweep ended before it: neither failed nor forgotten."""
+    ways = {cap: way for cap, way in USUAL.items() if cap != JOBS}
+    tables_of_three = result({**ways, JOBS: (0, 0.0)}, fates={JOBS: {"status": "running", "window_end_ns": None}})
+    found = tables_of_three["isolation"]
+    assert found["unmeasured"][0]["status"] == "pending"
+    assert "the sweep ended before it was measured" in found["reason"]
+
+
+def test_nothing_measured_has_no_verdict_here() -> None:
+    """Why nothing could be chosen is said by the choice."""
+    told = result(USUAL, fates=dict.fromkeys(USUAL, NO_ROOM))
+    assert "isolation" not in told
+    assert "ran out of memory" in told["choice"]["reason"]
+
+
+def test_a_cell_that_was_cut_short_is_marked() -> None:
+    """What is known of it is of a part of its time."""
+    cut = {"error_kind": "hopeless", "error_detail": "cut short"}
+    tables = result(USUAL)
+    assert [arm["cut"] for arm in tables["isolation"]["arms"]] == [False] * 4
+    loads = [{"jobs_max_in_flight": cap} for cap in (0, JOBS)]
+    rows = [make_cell(0, setting={}, load=loads[0]), make_cell(1, setting={}, load=loads[1], **cut)]
+    requests = [_chat(n, i, 30 * n) for n in (0, 1) for i in range(CHATS)]
+    config = make_config(
+        grid={"jobs_max_in_flight": [0, JOBS]}, classes=CLASSES, run={"duration_s": WINDOW_S, "warmup_s": 0}
+    )
+    found = build_result(make_tables(requests, cells=rows, config=config))["isolation"]
+    assert {arm["arm"]: arm["cut"] for arm in found["arms"]} == {"alone": False, "as it is": True}
