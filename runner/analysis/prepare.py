@@ -8,31 +8,26 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from runner.analysis.bootstrap import blocks_of, rate_interval, slices_at, window_needed_s
+from runner.analysis.bootstrap import blocks_of, slices_at
 from runner.analysis.bound import Evidence
+from runner.analysis.cell_numbers import cell_numbers, class_numbers, kernel_stamp_share
+from runner.analysis.cell_warnings import cell_warnings
 from runner.analysis.dependence import crowd_effect, in_system
-from runner.analysis.engine import NO_ENGINE, engine_numbers, prefix_cache_hit_share, restarted, streams
+from runner.analysis.engine import NO_ENGINE, engine_numbers, prefix_cache_hit_share, streams
 from runner.analysis.evidence import evidence
-from runner.analysis.gaps import Bools, Floats, Gaps, Ints, gap_table
-from runner.analysis.percentiles import nearest_rank, percentiles_with_intervals
-from runner.analysis.prefix_cache import intended_hit_share, unplanned_hits
+from runner.analysis.gaps import Floats, Gaps, Ints, gap_table
+from runner.analysis.prefix_cache import intended_hit_share
 from runner.analysis.request_object import COLD_LOAD_MS
-from runner.analysis.requests import floats, request_table
-from runner.analysis.row_flags import material_flags, row_flags
-from runner.analysis.steady import no_steady_state, overload_signs
-from runner.analysis.throughput import mean_answer_s, output_slices, throughput
+from runner.analysis.requests import driven_freely, floats, is_rated, request_table
+from runner.analysis.throughput import mean_answer_s, output_slices
 from runner.analysis.together import arrivals_together
 from runner.analysis.warnings import MeasurementWarning
-from runner.config import RequestClass, SweepConfig, is_load_key
+from runner.config import SweepConfig, is_load_key
 from runner.plan import is_search, plan_cells
 from storage.tables import SweepTables
 
 ENDED = ("ok", "failed", "skipped")
 PENDING = "pending"
-LATENCIES = ("ttft_ms", "tpot_ms", "e2e_ms")
-RATES = ("output_tok_per_s", "prompt_tok_per_s", "request_per_s", "offered_rate")
-LOOP_LAG_MS = 100.0  # worst lateness of a timer in a second; more than one second in ten, but not a single hiccup
-CPU_SHARE = 0.9  # of one core: the event loop is one thread
 
 
 @dataclass(frozen=True)
@@ -130,8 +125,8 @@ def _cell_facts(
     span = (start, end) if measured and start is not None and end is not None else None
     gaps = gap_table(rows)
     crowds = _crowds(rows, config) if span else {}
-    whole = _numbers(rows, gaps, span, 1.0 + sum(crowd - 1.0 for crowd in crowds.values()))
-    classes = {c.name: _class_numbers(rows, gaps, whole, c.name, span, crowds.get(c.name, 1.0)) for c in config.classes}
+    whole = cell_numbers(rows, gaps, span, 1.0 + sum(crowd - 1.0 for crowd in crowds.values()))
+    classes = {c.name: class_numbers(rows, gaps, whole, c.name, span, crowds.get(c.name, 1.0)) for c in config.classes}
     base = {**_origin(record), **whole}
     base |= {"engine": NO_ENGINE, "kernel_stamp_share": None}
     base |= {"prefix_cache_hit_share": None, "prefix_cache_hit_share_intended": None}
@@ -151,7 +146,7 @@ def _cell_facts(
         lags = _send_lags_ms(rows)
         if record.get("error_kind") == "hopeless":
             found.append(MeasurementWarning("cut_short", int(record["cell"])))
-        found += _warnings(
+        found += cell_warnings(
             int(record["cell"]), dict(record["setting"]), rows, base, engine, client, config, span, simulated
         )
     return CellFacts(
@@ -180,7 +175,7 @@ def _crowds(rows: pd.DataFrame, config: SweepConfig) -> dict[str, float]:
     Dumps, closed loops and what our own dispatcher holds back are no crowds: how many there are is settled beforehand.
     """
     names = rows["class_name"].to_numpy(dtype=object).astype(str)
-    random = np.isin(names, [c.name for c in config.classes if _rated(c)]) & _driven_freely(rows)
+    random = np.isin(names, [c.name for c in config.classes if is_rated(c)]) & driven_freely(rows)
     scheduled, first = floats(rows["scheduled_ns"]), floats(rows["first_chunk_ns"])
     served = np.where(np.isnan(first), floats(rows["end_ns"]), first)
     found = in_system(scheduled, scheduled[random], served[random])
@@ -222,173 +217,9 @@ def _number(value: Any) -> float | None:  # noqa: ANN401  (a cell of a DataFrame
     return None if value is None or pd.isna(value) else float(value)
 
 
-def _unmeasured() -> dict[str, Any]:
-    return {
-        **dict.fromkeys(RATES),
-        **dict.fromkeys(("output_tok_per_s_low", "output_tok_per_s_high")),
-        "needs": {},
-        **{key: percentiles_with_intervals(np.zeros(0)) for key in ("ttft_ms", "gap_ms", "tpot_ms", "e2e_ms")},
-    }
-
-
-def _class_numbers(
-    rows: pd.DataFrame, gaps: Gaps, whole: dict[str, Any], name: str, span: tuple[float, float] | None, crowd: float
-) -> dict[str, Any]:
-    """`_numbers` of one class of a cell; a class that is alone has the cell's own."""
-    mine = np.equal(rows["class_name"].to_numpy(dtype=object), name).astype(bool)
-    if mine.all():
-        return deepcopy(whole)
-    return _numbers(rows[mine], gaps.of_rows(mine), span, crowd)
-
-
-def _numbers(rows: pd.DataFrame, gaps: Gaps, span: tuple[float, float] | None, crowd: float) -> dict[str, Any]:
-    """Counts, rates and percentiles of one cell's rows, all classes or one; `gaps` and `crowd`: of exactly these."""
-    window = rows["in_window"].to_numpy(dtype=bool)
-    out: dict[str, Any] = {"scheduled": int(window.sum())}
-    for name in ("completed", "failed", "cancelled", "rejected"):
-        out[name] = int((window & rows[name].to_numpy(dtype=bool)).sum())
-    if span is None:
-        return {**out, **_unmeasured()}
-    chosen = window & rows["latency_counts"].to_numpy(dtype=bool)
-    out |= throughput(rows, gaps, *span) | _output_interval(rows, gaps, span)
-    for name in LATENCIES:
-        out[name] = percentiles_with_intervals(rows[name].to_numpy(dtype=np.float64)[chosen], crowd)
-    streamed = chosen & ~rows["buffered"].to_numpy(dtype=bool)
-    out["gap_ms"] = percentiles_with_intervals(gaps.gap_ms[streamed[gaps.row]])
-    return out
-
-
-def _output_interval(rows: pd.DataFrame, gaps: Gaps, span: tuple[float, float]) -> dict[str, Any]:
-    """The interval of output_tok_per_s; where the window is too short for one, null and how long it must be."""
-    window_s, answer_s = (span[1] - span[0]) / 1e9, mean_answer_s(rows)
-    blocks = blocks_of(window_s, answer_s)
-    if blocks is None:
-        needed = {} if np.isnan(answer_s) else {"window_s": window_needed_s(answer_s)}
-        return {"output_tok_per_s_low": None, "output_tok_per_s_high": None, "needs": needed}
-    low, high = rate_interval(output_slices(rows, gaps, *span), blocks, window_s)
-    return {"output_tok_per_s_low": low, "output_tok_per_s_high": high, "needs": {}}
-
-
-def kernel_stamp_share(rows: pd.DataFrame) -> float | None:
-    """Share of reads with text whose time is the kernel's; null without any."""
-    reads = float((floats(rows["token_events"]) - floats(rows["shared_stamps"])).sum())
-    return 1.0 - float(floats(rows["user_stamps"]).sum()) / reads if reads > 0 else None
-
-
-def _driven_freely(rows: pd.DataFrame) -> Bools:
-    free: Bools = ~(rows["closed"].to_numpy(dtype=bool) | rows["capped"].to_numpy(dtype=bool))
-    return free
-
-
 def _send_lags_ms(rows: pd.DataFrame) -> Floats:
     lag: Floats = rows["send_lag_ms"].to_numpy(dtype=np.float64)
-    return lag[rows["in_window"].to_numpy(dtype=bool) & _driven_freely(rows) & ~np.isnan(lag)]
-
-
-def _warnings(
-    cell: int,
-    setting: dict[str, Any],
-    rows: pd.DataFrame,
-    base: dict[str, Any],
-    engine: pd.DataFrame,
-    client: pd.DataFrame,
-    config: SweepConfig,
-    span: tuple[float, float],
-    simulated: bool,
-) -> list[MeasurementWarning]:
-    values: dict[str, dict[str, Any] | None] = {
-        "client_saturated": _client_saturated(client, span),
-        "rate_not_reached": _rate_not_reached(rows, span),
-        "server_serialises": _server_serialises(rows, base, span, setting),
-        "metrics_lost": _metrics_lost(engine, span),
-        "server_restarted": {} if restarted(engine) else None,
-        "no_steady_state": {} if _drifts(rows, config) else None,
-        "overload": {} if _overloaded(rows, base, config, span) else None,
-        "user_clock": _user_clock(base["kernel_stamp_share"], simulated),
-        "errors": _errors(rows),
-    }
-    answered = rows["completed"].to_numpy(dtype=bool) & rows["in_window"].to_numpy(dtype=bool)
-    for flag, share in material_flags(row_flags(rows), answered).items():
-        if flag != "prefix_cached":
-            values[flag] = {"share": share}
-    hits, intended = base["prefix_cache_hit_share"], base["prefix_cache_hit_share_intended"]
-    values |= unplanned_hits(rows, hits, intended, setting)
-    return [MeasurementWarning(key, cell, v) for key, v in values.items() if v is not None]
-
-
-def _client_saturated(client: pd.DataFrame, span: tuple[float, float]) -> dict[str, Any] | None:
-    at = floats(client["at_ns"])
-    inside = (at >= span[0]) & (at < span[1])
-    if not inside.any():
-        return None
-    # several processes make a large load, each with a row a second; one that is too slow spoils its own streams
-    worst = client[inside].groupby((at[inside] // 1e9).astype(np.int64))[["loop_lag_ms", "cpu_share"]].max()
-    lags = floats(worst["loop_lag_ms"])
-    late = int((lags > LOOP_LAG_MS).sum()) > max(1.0, 0.1 * len(lags))
-    cpu = float(floats(worst["cpu_share"]).mean())
-    return {"loop_lag_ms": nearest_rank(lags, 0.90), "cpu_share": cpu} if late or cpu > CPU_SHARE else None
-
-
-def _rate_not_reached(rows: pd.DataFrame, span: tuple[float, float]) -> dict[str, Any] | None:
-    """Against the drawn schedule, not the mean rate: a Poisson window rarely holds exactly rate x time requests."""
-    free = _driven_freely(rows)
-    scheduled = int((free & rows["in_window"].to_numpy(dtype=bool)).sum())
-    sent_ns = floats(rows["sent_ns"])
-    sent = int((free & (sent_ns >= span[0]) & (sent_ns < span[1])).sum())
-    return {"sent": sent, "scheduled": scheduled} if scheduled and sent < 0.95 * scheduled else None
-
-
-def _server_serialises(
-    rows: pd.DataFrame, base: dict[str, Any], span: tuple[float, float], setting: dict[str, Any]
-) -> dict[str, Any] | None:
-    """Never two streams at once although others waited (4 streamed answers or more, 2 in the system on average)."""
-    if setting.get("max_num_seqs") == 1:
-        return None
-    streamed = rows["completed"].to_numpy(dtype=bool) & (floats(rows["token_events"]) >= 2)
-    busy = streams(rows.assign(first_chunk_ns=rows["sent_ns"], last_chunk_ns=rows["end_ns"]), *span)
-    if int(streamed.sum()) < 4 or base["engine"]["streams_max"] != 1 or busy["streams_mean"] < 2.0:
-        return None
-    return {"in_system": busy["streams_max"]}
-
-
-def _metrics_lost(engine: pd.DataFrame, span: tuple[float, float]) -> dict[str, Any] | None:
-    """The server's own numbers came, and then did not until the window's end: 10 s and a quarter of it, or more."""
-    told = floats(engine["at_ns"])[engine["source"].to_numpy(dtype=object) != "none"]
-    if not len(told):
-        return None
-    missing_s = (span[1] - max(float(told.max()), span[0])) / 1e9
-    window_s = (span[1] - span[0]) / 1e9
-    return {"missing_s": missing_s} if missing_s >= max(10.0, window_s / 4) else None
-
-
-def _drifts(rows: pd.DataFrame, config: SweepConfig) -> bool:
-    timed = rows["in_window"].to_numpy(dtype=bool) & rows["latency_counts"].to_numpy(dtype=bool)
-    names = rows["class_name"].to_numpy(dtype=object)
-    steady = [c.name for c in config.classes if c.slo is not None and c.dump is None]
-    return any(no_steady_state(rows["ttft_ms"].to_numpy(dtype=np.float64)[timed & (names == n)]) for n in steady)
-
-
-def _overloaded(rows: pd.DataFrame, base: dict[str, Any], config: SweepConfig, span: tuple[float, float]) -> bool:
-    names = rows["class_name"].to_numpy(dtype=object).astype(str)
-    rated = np.isin(names, [c.name for c in config.classes if _rated(c)]) & _driven_freely(rows)
-    return bool(rated.any()) and overload_signs(rows[rated], *span, base["engine"]["queue_time_mean_s"]).verdict
-
-
-def _rated(c: RequestClass) -> bool:
-    return c.dump is None and c.closed is None
-
-
-def _user_clock(share: float | None, simulated: bool) -> dict[str, Any] | None:
-    return {"share": 1.0 - share} if share is not None and share < 0.95 and not simulated else None
-
-
-def _errors(rows: pd.DataFrame) -> dict[str, Any] | None:
-    window = rows["in_window"].to_numpy(dtype=bool)
-    bad = window & (rows["failed"].to_numpy(dtype=bool) | rows["rejected"].to_numpy(dtype=bool))
-    if int(bad.sum()) <= 0.01 * int(window.sum()):
-        return None
-    kinds = rows["error_kind"][bad].fillna("unknown").value_counts()
-    return {"share": int(bad.sum()) / int(window.sum()), "kinds": ", ".join(f"{n} {k}" for k, n in kinds.items())}
+    return lag[rows["in_window"].to_numpy(dtype=bool) & driven_freely(rows) & ~np.isnan(lag)]
 
 
 def limits(setting: dict[str, Any]) -> dict[str, Any]:

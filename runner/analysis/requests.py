@@ -29,6 +29,17 @@ def is_capped(request_class: RequestClass, load: Mapping[str, Any]) -> bool:
     return request_class.max_in_flight is not None or f"{request_class.name}_max_in_flight" in load
 
 
+def is_rated(request_class: RequestClass) -> bool:
+    """True if its requests come one by one at a rate: neither a pile at once nor a closed loop."""
+    return request_class.dump is None and request_class.closed is None
+
+
+def driven_freely(rows: pd.DataFrame) -> Bools:
+    """Which rows of `request_table` are sent whatever became of others: neither in a closed loop nor capped."""
+    free: Bools = ~(rows["closed"].to_numpy(dtype=bool) | rows["capped"].to_numpy(dtype=bool))
+    return free
+
+
 def request_table(tables: SweepTables, config: SweepConfig) -> pd.DataFrame:
     """Raw rows, sorted by (cell, scheduled_ns), index 0..n-1, plus:
 

@@ -6,7 +6,7 @@ from itertools import pairwise
 from statistics import median, median_low
 from typing import Any
 
-from runner.analysis.prepare import CPU_SHARE, LOOP_LAG_MS
+from runner.analysis.cell_warnings import CPU_SHARE, LOOP_LAG_MS
 
 Figures = dict[str, Any]
 MS = 1e6
