@@ -9,12 +9,11 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from app.views import theme
-from app.words import ENGLISH, NOTHING, Words
+from app.words import ENGLISH, Words
 from runner.analysis.interference import Cause, Interference
 
 MOST_GAPS = 400
 MOST_PREFILLS = 600
-MOST_ROWS = 100
 TELLING = 1.5  # times what chance would explain, and
 TELLING_SHARE = 0.2  # this much of the stalled time: then a class is named as the cause
 
@@ -55,24 +54,6 @@ def cause_rows(found: Interference, words: Words = ENGLISH) -> list[dict[str, st
             "expected": words.share(c.expected),
         }
         for c in found.by_class
-    ]
-
-
-def interference_rows(found: Interference, words: Words = ENGLISH, most: int = MOST_ROWS) -> list[dict[str, Any]]:
-    """A row a long gap, longest first: request and by_request as numbers or None, else text: class_name, at, gap,
-    by_class, overlap, prompt."""
-    return [
-        {
-            "request": int(row["request"]),
-            "class_name": str(row["class_name"]),
-            "at": words.text("{seconds} s", seconds=words.number(row["at_s"], 1)),
-            "gap": words.ms(row["gap_ms"]),
-            "by_request": None if row["by_request"] is None else int(row["by_request"]),
-            "by_class": NOTHING if row["by_class"] is None else str(row["by_class"]),
-            "overlap": words.ms(row["overlap_ms"]),
-            "prompt": words.count(row["prompt_tokens"]),
-        }
-        for row in found.gaps.head(most).to_dict("records")
     ]
 
 

@@ -10,8 +10,6 @@ from app.views import theme
 from app.views.frontier import HOVER, hover_data
 from app.words import ENGLISH, NOTHING, Words
 
-MEASURES = ("goodput", "ttft", "gap")
-
 
 def measure_titles(words: Words = ENGLISH) -> dict[str, str]:
     """What can be drawn against raw output."""

@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 
 from runner.config import SweepConfig
 from runner.errors import ConfigError
-from runner.estimate import sweep_seconds
 from runner.plan import PlannedCell, count_cells, is_search, plan_cells
 from runner.search.ended import Ended
 from runner.search.halving import steps_left
@@ -51,11 +50,6 @@ def expected_cells(config: SweepConfig, ended: Sequence[Ended] = ()) -> list[Pla
 def count_expected(config: SweepConfig) -> int:
     """How many cells a sweep will have, before it begins."""
     return len(expected_cells(config)) if is_search(config) else count_cells(config)
-
-
-def expected_seconds(config: SweepConfig) -> float:
-    """How long a sweep will take, before it begins."""
-    return sweep_seconds(config, expected_cells(config))
 
 
 def check_budget(config: SweepConfig) -> None:

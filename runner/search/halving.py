@@ -57,13 +57,6 @@ class Place:
     rounds_left: int  # after this one
 
 
-def next_step(config: SweepConfig, ended: Sequence[Ended]) -> PlannedCell | None:
-    """The next cell; null when the winner is verified or the time is used up. `ended`: all finished cells by number."""
-    race = race_of(config)
-    at = place_of(race, ended)
-    return None if at is None else race.planned(len(ended), at.lane, at.level, at.turn, at.window_s)
-
-
 def steps_left(config: SweepConfig, ended: Sequence[Ended]) -> list[PlannedCell]:
     """The cells that are still expected: the next one, then as many as usually follow in its turn and after it."""
     race = race_of(config)

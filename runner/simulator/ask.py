@@ -82,16 +82,6 @@ def answer_length(body: bytes, least: int, most: int) -> int:
     return max(1, least, min(most, round(drawn)))
 
 
-def count_chat(messages: object) -> int:
-    """Words of all messages; roles cost nothing. Raises ApiError."""
-    return max(1, len(_chat_words(messages)))
-
-
-def count_prompt(raw: dict[str, object]) -> int:
-    """Words of a text prompt, or the length of a list of token ids. Raises ApiError."""
-    return max(1, len(_prompt_words(raw)))
-
-
 def block_names(words: Sequence[object]) -> tuple[int, ...]:
     """One name for each full block of a prompt; equal names mean equal words from the first one on."""
     names: list[int] = []

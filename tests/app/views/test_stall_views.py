@@ -3,8 +3,9 @@
 import json
 
 import pandas as pd
+import pytest
 
-from app.views.interference import cause_rows, interference_figure, interference_rows, interference_sentence
+from app.views.interference import cause_rows, interference_figure, interference_sentence
 from app.views.stalls import stall_rows, stall_sentence
 from runner.analysis.interference import Interference, interference
 from runner.analysis.prepare import prepare
@@ -46,8 +47,9 @@ def test_the_cause_is_named_with_what_chance_would_give() -> None:
         "1 gap was over its target, for 400\u00a0ms: 75\u00a0% of that time lies inside prefills of rag requests, by "
         "chance it would be 30\u00a0%."
     )
-    (gap,) = interference_rows(found)
-    assert (gap["by_request"], gap["by_class"], gap["overlap"], gap["prompt"]) == (1, "rag", "300\u00a0ms", "3,000")
+    gap = found.gaps.iloc[0]
+    assert (gap["by_request"], gap["by_class"], gap["prompt_tokens"]) == (1, "rag", 3000)
+    assert gap["overlap_ms"] == pytest.approx(300)
     assert [r["class_name"] for r in cause_rows(found)] == ["chat", "rag"]
 
 

@@ -1,39 +1,12 @@
-"""A cell over time, distributions as few points, and the live reading."""
-
-import math
+"""Distributions as few points, and the live reading."""
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from runner.analysis.requests import request_table
-from runner.analysis.timeline import ecdf, live_summary, per_second
-from tests.support.tables import make_config, make_request, make_tables
-
-
-def test_seconds_of_a_cell() -> None:
-    """TTFT and gaps fall into the second their token arrives in; ends are counted by fate."""
-    records = [
-        make_request(0, at_ms=0, ttft_ms=500, gaps_ms=[700, 900]),  # tokens at 0.5, 1.2, 2.1 s
-        make_request(1, at_ms=0, ttft_ms=700),
-        make_request(2, at_ms=0, ttft_ms=None, end_ns=2_500_000_000, outcome="error", error_kind="timeout"),
-    ]
-    found = per_second(request_table(make_tables(records), make_config()))
-    assert found["at_s"].tolist() == [0, 1, 2]
-    assert found["ttft_p50_ms"][0] == 600
-    assert math.isnan(found["ttft_p50_ms"][1])
-    assert found["gap_p95_ms"].tolist()[1:] == [700, 900]
-    assert found["tokens"].tolist() == [2, 1, 1]
-    assert found["ok"].tolist() == [1, 0, 1]
-    assert found["failed"].tolist() == [0, 0, 1]
-
-
-def test_an_empty_cell_has_one_empty_second() -> None:
-    """No requests: one row of nulls and zeros, no error."""
-    found = per_second(request_table(make_tables(), make_config()))
-    assert found["tokens"].tolist() == [0]
-    assert math.isnan(found["gap_p95_ms"][0])
+from runner.analysis.timeline import ecdf, live_summary
+from tests.support.tables import make_request
 
 
 @settings(max_examples=50)

@@ -1,6 +1,7 @@
 """The search within a time: whom it picks, what it spends, whom it holds the winner against, and when it gives up."""
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -8,11 +9,12 @@ import pytest
 from runner.analysis.intervals import Share
 from runner.config import SweepConfig
 from runner.errors import ConfigError
-from runner.plan import PlannedCell
+from runner.estimate import sweep_seconds
+from runner.plan import PlannedCell, plan_cells
 from runner.search.budget_text import budget_seconds
-from runner.search.course import check_budget, expected_cells, expected_seconds
+from runner.search.course import check_budget, expected_cells
 from runner.search.ended import Ended
-from runner.search.halving import next_step, pair_of, steps_left
+from runner.search.halving import pair_of, steps_left
 from runner.search.race import race_of, sure_of
 from tests.support.made_ended import ended, logistic_share, searched
 from tests.support.small_sweeps import quick_config
@@ -38,6 +40,11 @@ def capacity(setting: dict[str, Any]) -> float:
 
 def answer(found: SweepConfig, plan: PlannedCell) -> Ended:
     return ended(found, plan, logistic_share(float(plan.load["request_rate"]), capacity(plan.setting), 15.0))
+
+
+def next_step(found: SweepConfig, cells: Sequence[Ended]) -> PlannedCell | None:
+    """What a sweep measures next."""
+    return next(iter(steps_left(found, cells)), None)
 
 
 def run(found: SweepConfig) -> list[Ended]:
@@ -88,7 +95,8 @@ def test_the_winner_is_held_against_the_present_setting_in_two_pairs() -> None:
 
 def test_it_takes_less_than_the_grid_and_windows_grow() -> None:
     """In half the grid's time, with the verification at the file's own window or near it."""
-    whole = expected_seconds(quick_config(grid=GRID, run={"duration_s": 120, "warmup_s": 30}))
+    grid = quick_config(grid=GRID, run={"duration_s": 120, "warmup_s": 30})
+    whole = sweep_seconds(grid, plan_cells(grid))
     found = config(f"{whole / 2:.0f}s")
     cells = run(found)
     assert race_of(found).used_s(cells) <= whole / 2

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runner.simulator.ask import ApiError, answer_length, block_names, count_chat, error_body, parse_ask
+from runner.simulator.ask import ApiError, answer_length, block_names, error_body, parse_ask
 
 
 def ask(body: object, chat: bool = False, context: int = 1024):
@@ -28,14 +28,18 @@ def test_a_prompt_of_n_words_counts_n_tokens(words: list[str]):
     """The contract with the workload generator, for completions and for chat."""
     prompt = " ".join(words)
     assert ask({"prompt": prompt, "max_tokens": 1}).prompt_tokens == len(words)
-    assert count_chat([{"role": "user", "content": prompt}]) == len(words)
+    chat = {"messages": [{"role": "user", "content": prompt}], "max_tokens": 1}
+    assert ask(chat, chat=True).prompt_tokens == len(words)
 
 
 def test_chat_counts_all_messages_and_parts():
     """Roles and the split into messages and parts cost nothing."""
     parts = [{"type": "text", "text": "c d"}, {"type": "text", "text": "e"}]
-    assert count_chat([{"role": "system", "content": "a b"}, {"role": "user", "content": parts}]) == 5
-    assert count_chat([{"role": "assistant", "content": None}]) == 1
+    for messages, tokens in (
+        ([{"role": "system", "content": "a b"}, {"role": "user", "content": parts}], 5),
+        ([{"role": "assistant", "content": None}], 1),
+    ):
+        assert ask({"messages": messages}, chat=True).prompt_tokens == tokens
 
 
 def test_token_ids_count_themselves():
