@@ -27,7 +27,7 @@ def card(number: int, name: str, saved: Table, w: Words) -> None:
             check_backend(name, saved)
             problem = None
         except GoodputError as e:
-            problem = str(e)
+            problem = w.said(e)
         for said in [*backends.settings_sentences(saved, w), backends.key_sentence(saved.get("api_key_env"), w)]:
             if said:
                 ui.note(said)

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import PurePath
 from typing import Any
 
+from app.views.cells import error_text
 from app.views.servers import models_text
 from app.words import Words
 from runner.engines.address import is_web_address
@@ -58,17 +59,16 @@ def check_connection(backend: Mapping[str, Any], w: Words) -> tuple[bool, str]:
     try:
         answer = json.loads(done.stdout)
     except ValueError:
-        return False, done.stderr.strip().removeprefix("goodput: ") or w.text("The check itself failed.")
+        return False, w.said(done.stderr.strip().removeprefix("goodput: ")) or w.text("The check itself failed.")
     return answer.get("outcome") == "ok", check_sentence(answer, w)
 
 
 def check_sentence(answer: Mapping[str, Any], w: Words) -> str:
     """A request object in one sentence."""
     if answer.get("outcome") != "ok":
-        kind = str(answer.get("error_kind") or answer.get("outcome")).replace("_", " ")
-        return w.text(
-            "It does not answer as it should: {kind}. {detail}", kind=kind, detail=answer.get("error_detail") or ""
-        )
+        kind = error_text(str(answer.get("error_kind") or answer.get("outcome")), w)
+        detail = w.said(answer.get("error_detail") or "")
+        return w.text("It does not answer as it should: {kind}. {detail}", kind=kind, detail=detail)
     return w.text(
         "It answers: first words after {ttft}, {tokens} tokens, {gap} each.",
         ttft=w.ms(answer.get("ttft_ms")),
@@ -138,7 +138,7 @@ def server_sentences(row: Mapping[str, Any], chosen: str | None, w: Words) -> li
         out.append(w.text("It shows its metrics: queue and batch will stand beside what the client sees."))
     elif row["metrics_hint"]:
         out.append(w.text("Metrics: {hint}.", hint=w.text(row["metrics_hint"])))
-    return [*out, *(w.text(note) for note in row["notes"])]
+    return [*out, *(w.said(note) for note in row["notes"])]
 
 
 def sweep_kind(row: Mapping[str, Any]) -> str:

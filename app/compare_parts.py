@@ -76,7 +76,7 @@ def take_files(w: Words) -> None:
         max_upload_size=imports.MAX_UPLOAD_BYTES // 2**20,
     )
     if failed := st.session_state.get("drop-failed"):
-        st.error(ui.plain(failed))
+        st.error(ui.plain(w.said(failed)))
 
 
 def delete_imports(w: Words) -> None:

@@ -1,12 +1,14 @@
 """Writes app/locale/goodput.pot, the template translators start from, and renews the catalogues: `make words`.
 
-Collects the literal first argument of `words.text("…")`, `_("…")`, `words.plural("…", "…")` and `ngettext("…", "…")`.
+Collects the literal first argument of `words.text("…")`, `_("…")`, `words.plural("…", "…")` and `ngettext("…", "…")`,
+and what is said elsewhere (app.extract_said), which also goes into app/locale/said.txt: by that it is known again.
 """
 
 import ast
 from collections.abc import Iterator
 from pathlib import Path
 
+from app.extract_said import said_templates
 from app.presets import WORKLOADS
 from runner.analysis.bound import TEXTS as BOUNDS
 from runner.analysis.choice import NO_CHOICE, WHY
@@ -24,6 +26,7 @@ from runner.search.report import TEXTS as BUDGETS
 
 APP = Path(__file__).resolve().parent
 TEMPLATE = APP / "locale" / "goodput.pot"
+SAID = APP / "locale" / "said.txt"
 SINGULAR = {"text", "_"}
 PLURAL = {"plural", "ngettext"}
 HEADER = """# Goodput Lab: source sentences. Copy to <lang>/LC_MESSAGES/goodput.po; make words compiles it.
@@ -85,6 +88,8 @@ def render(app: Path = APP) -> str:
     ):
         for sentence in texts:
             places.setdefault((sentence,), set()).add(f"runner/{file}.py")
+    for template, said_by in said_templates().items():
+        places.setdefault((template,), set()).update(said_by)
     blocks = [HEADER]
     for message, files in sorted(places.items()):
         lines = [f"#: {' '.join(sorted(files))}", f"msgid {_quote(message[0])}"]
@@ -120,5 +125,6 @@ def renew(folder: Path) -> None:
 
 if __name__ == "__main__":
     TEMPLATE.write_text(render(), encoding="utf-8")
+    SAID.write_text("".join(f"{template}\n" for template in sorted(said_templates())), encoding="utf-8")
     for place in sorted(TEMPLATE.parent.glob("*/LC_MESSAGES")):
         renew(place)

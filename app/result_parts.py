@@ -178,7 +178,7 @@ def doubts(result: c.Result, w: Words) -> None:
             where = w.text("cells {list}", list=row["where"]) if row["where"] else ""
             ui.define(row["title"], " · ".join(filter(None, [row["remedy"], where])))
         for cell in failed:
-            reason = str(cell.get("error_detail") or w.text("No reason was given."))
+            reason = w.said(cell.get("error_detail") or w.text("No reason was given."))
             ui.define(f"{labels[cell['cell']]} · {c.failure(cell, w)}", reason)
             if cell.get("log_tail"):
                 st.code(str(cell["log_tail"]), language=None, wrap_lines=True)

@@ -50,8 +50,10 @@ def verdict_line(sweep: SweepSummary, w: Words) -> str | None:
     try:
         found = verdict(sweep.brief or {}, w) if sweep.brief else None
     except (KeyError, TypeError, ValueError, AttributeError):  # of another version, or damaged
-        return sweep.verdict
-    return " ".join(filter(None, [found.headline, found.detail, found.against_raw])) if found else sweep.verdict
+        found = None
+    if found is None:
+        return w.said(sweep.verdict) if sweep.verdict else None
+    return " ".join(filter(None, [found.headline, found.detail, found.against_raw]))
 
 
 def sample(sweep: SweepSummary, w: Words) -> None:
@@ -74,7 +76,7 @@ def _why_nothing(sweep: SweepSummary, w: Words) -> str | None:
     if sweep.status == "interrupted":
         return w.text("It was cut short; what is finished is kept, and it can go on.")
     if sweep.status == "failed":
-        return str((read_state(sweep.folder) or {}).get("message") or "") or None
+        return w.said((read_state(sweep.folder) or {}).get("message") or "") or None
     return None
 
 

@@ -176,10 +176,10 @@ def unmarked(fig: go.Figure) -> go.Figure:
     return fig
 
 
-def error_rows(line: Line) -> list[dict[str, Any]]:
+def error_rows(line: Line, words: Words) -> list[dict[str, Any]]:
     """Errors of the cell that runs, grouped by kind, most frequent first."""
     found = line.get("errors") or {}
     return [
-        {"kind": str(kind).replace("_", " "), "count": count}
+        {"kind": c.error_text(str(kind), words), "count": count}
         for kind, count in sorted(found.items(), key=lambda pair: -int(pair[1]))
     ]

@@ -74,8 +74,11 @@ def dark() -> bool:
 
 
 def plain(text: object) -> str:
-    """Any text so that Streamlit's Markdown shows it as it is: no HTML, links, images, icons, colours or formulas."""
-    line = " ".join(str(text).split())
+    """Any text so that Streamlit's Markdown shows it as it is: no HTML, links, images, icons, colours or formulas.
+
+    An error is said in the visitor's language."""
+    said = words().said(text) if isinstance(text, Exception) else str(text)
+    line = " ".join(said.split())
     parted = re.sub(r"[:@]|www(?=\.)", lambda found: found[0] + _JOINER, line)
     return re.sub(r"([!-/;-?\[-`{-~])", r"\\\1", parted)
 

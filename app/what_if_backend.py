@@ -79,7 +79,7 @@ def _calibrate(w: Words) -> None:
             _watch(name, w)
             return
         if found is not None and found.state == "failed":
-            st.error(ui.plain(w.text("The last calibration failed: {why}", why=found.line)))
+            st.error(ui.plain(w.text("The last calibration failed: {why}", why=w.said(found.line))))
         if st.button(w.text("Calibrate"), key="calibrate", type="primary"):
             ui.attempt(calibrating.start, ui.data_dir(), name, backends[name])
             st.rerun()
@@ -91,7 +91,7 @@ def _watch(name: str, w: Words) -> None:
         found = calibrating.progress(ui.data_dir(), name)
         if found is None or found.state != "running":
             st.rerun()
-        ui.say(w.text("Calibrating: {line}", line=found.line))
+        ui.say(w.text("Calibrating: {line}", line=w.said(found.line)))
 
     look()
     st.button(w.text("Stop"), key="stop-calibrating", on_click=calibrating.stop, args=(ui.data_dir(), name))

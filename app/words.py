@@ -8,7 +8,10 @@ import gettext
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from app.said import retold
+
 DOMAIN = "goodput"
+SAID = "said.txt"  # a template a line: what runner and storage say
 LANGUAGES = {"en": "English", "ko": "한국어", "pl": "Polski"}  # those with a complete catalogue, by their own names
 NOTHING = "–"  # shown for a number that does not exist; never 0
 _SEPARATORS = {"pl": (",", "\u00a0"), "de": (",", "."), "fr": (",", "\u202f")}  # decimal mark, thousands mark
@@ -20,6 +23,8 @@ class Words:
 
     lang: str = "en"
     catalogue: gettext.NullTranslations = field(default_factory=gettext.NullTranslations)
+    # what runner and storage say, as English templates; none where English is read
+    said_templates: tuple[str, ...] = field(default=(), repr=False, compare=False)
 
     def text(self, message: str, **values: object) -> str:
         """The sentence in this language. Values are filled in afterwards, so their braces mean nothing."""
@@ -29,6 +34,10 @@ class Words:
     def plural(self, one: str, many: str, n: int, **values: object) -> str:
         """The sentence for n things; `{n}` in it becomes the formatted number."""
         return self.catalogue.ngettext(one, many, n).format(n=self.count(n), **values)
+
+    def said(self, sentence: object) -> str:
+        """What runner or storage said in English (an error, a reason), in this language; anything else as it is."""
+        return retold(str(sentence), self)
 
     def number(self, value: float | None, decimals: int = 0) -> str:
         """A number with this language's decimal and thousands marks; an en dash for None."""
@@ -88,7 +97,10 @@ ENGLISH = Words()
 def load_words(lang: str, folder: Path | None = None) -> Words:
     """The words of a language; English sentences where its catalogue has none, or is not there."""
     where = folder or Path(__file__).parent / "locale"
-    return Words(lang=lang, catalogue=gettext.translation(DOMAIN, where, languages=[lang], fallback=True))
+    catalogue = gettext.translation(DOMAIN, where, languages=[lang], fallback=True)
+    translated = isinstance(catalogue, gettext.GNUTranslations) and (where / SAID).is_file()
+    said = (where / SAID).read_text(encoding="utf-8").splitlines() if translated else ()
+    return Words(lang, catalogue, tuple(said))
 
 
 _ = ENGLISH.text

@@ -71,6 +71,7 @@ PURE = (
     "runner/simulator/state.py",
     "runner/simulator/step_log.py",
     "runner/analysis/*.py",
+    "app/said.py",
     "app/views/*.py",
     "app/export/*.py",
     "storage/records.py",

@@ -9,6 +9,7 @@ import streamlit as st
 
 from app import jobs, status, ui
 from app.live_lines import known_lines, known_rows, number
+from app.start_parts import verdict_line
 from app.views import live as charts
 from app.views.frontier import frontier_figure
 from runner.plan import is_search
@@ -79,7 +80,7 @@ def controls(sweep: SweepSummary) -> None:
 
 def by_hand(sweep: SweepSummary, waiting_for: Mapping[str, Any]) -> None:
     """What the person at the server has to change before the sweep goes on."""
-    st.warning(ui.plain(str(waiting_for.get("text") or "")))
+    st.warning(ui.plain(w.said(waiting_for.get("text") or "")))
     st.button(w.text("Continue"), key="continue", type="primary", on_click=ui.attempt, args=(jobs.go_on, sweep.folder))
 
 
@@ -149,7 +150,7 @@ def health(lines: list[dict[str, Any]]) -> None:
         ui.chart(steady(charts.client_figure(lines, w, dark=ui.dark())), "live-client", w.text("lateness of our own"))
     with wrong:
         ui.say(w.text("Errors of this cell"), level=3)
-        errors = status.error_rows(line)
+        errors = status.error_rows(line, w)
         with st.container(height=300, border=False):
             if errors:
                 titles = {"kind": w.text("kind"), "count": w.text("count")}
@@ -205,8 +206,8 @@ message = (read_state(chosen.folder) or {}).get("message")
 if chosen.status in ("interrupted", "failed", "stopped"):
     ends = {
         "interrupted": w.text("This sweep was interrupted: its worker is gone. Finished cells are kept."),
-        "failed": w.text("This sweep ended early: {why}", why=message or w.text("see the log")),
-        "stopped": w.text("This sweep ended early: {why}", why=message)
+        "failed": w.text("This sweep ended early: {why}", why=w.said(message) if message else w.text("see the log")),
+        "stopped": w.text("This sweep ended early: {why}", why=w.said(message))
         if message
         else w.text("This sweep was stopped. Finished cells are kept."),
     }
@@ -219,7 +220,7 @@ if chosen.status in ("interrupted", "failed", "stopped"):
             ui.stop()
         st.rerun()
 elif chosen.verdict:
-    ui.say(chosen.verdict)
+    ui.say(verdict_line(chosen, w) or "")
 if st.button(w.text("See the results"), key="results"):
     ui.go_to(ui.RESULTS, chosen.sweep_id)
 draw(chosen)

@@ -63,7 +63,7 @@ if chosen.status in ("stopped", "interrupted", "failed") and chosen.cells_done <
         done, total = w.count(chosen.cells_done), w.count(chosen.cells_total)
         ui.note(w.text("{done} of {total} cells were measured.", done=done, total=total))
         if why := (read_state(chosen.folder) or {}).get("message"):
-            ui.note(w.text("This sweep ended early: {why}", why=why))
+            ui.note(w.text("This sweep ended early: {why}", why=w.said(why)))
     if again.button(w.text("Resume"), key="resume", width="stretch"):
         try:
             jobs.resume_sweep(ui.data_dir(), chosen.sweep_id)

@@ -230,12 +230,22 @@ def rules(result: c.Result, words: Words) -> str:
 
 
 def warnings(result: c.Result, words: Words) -> str:
-    """What makes numbers doubtful, each with its remedy."""
+    """What makes numbers doubtful, each with its remedy, and why cells failed."""
     rows = "".join(
         f"<li><b>{esc(w['title'])}</b> {esc(w['remedy'])}"
         + (f' <span class="where">{esc(words.text("cells {list}", list=w["where"]))}</span>' if w["where"] else "")
         + "</li>"
         for w in warning_rows(result, words)
+    )
+    failed: dict[tuple[str, str], list[str]] = {}
+    for cell in c.cells_of(result):
+        if cell.get("status") == "failed" and cell.get("error_detail"):
+            told = c.failure(cell, words), words.said(cell["error_detail"])
+            failed.setdefault(told, []).append(str(c.shown_number(cell["cell"])))
+    rows += "".join(
+        f"<li><b>{esc(what)}</b> {esc(why)}"
+        f' <span class="where">{esc(words.text("cells {list}", list=", ".join(where)))}</span></li>'
+        for (what, why), where in failed.items()
     )
     return section("warnings", words.text("Warnings"), f'<ul class="warnings">{rows}</ul>') if rows else ""
 

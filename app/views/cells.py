@@ -18,6 +18,7 @@ def flag_text(flag: str, words: Words = ENGLISH) -> str:
     known = {
         "client_saturated": words.text("the load generator itself was the limit"),
         "send_lag": words.text("requests were sent late"),
+        "machine_busy": words.text("other programs took the processors"),
         "rate_not_reached": words.text("the offered rate was not reached"),
         "prefix_cached": words.text("prompts were served from the prefix cache"),
         "prefix_share_not_held": words.text("the prefix cache did not serve what the prompts share"),
@@ -34,8 +35,41 @@ def flag_text(flag: str, words: Words = ENGLISH) -> str:
         "tokens_estimated": words.text("token counts are estimated"),
         "malformed_events": words.text("some events could not be read"),
         "no_terminator": words.text("streams ended without an end mark"),
+        "clock_stepped": words.text("the clock was set, or the machine slept"),
     }
     return known.get(flag, flag.replace("_", " "))
+
+
+def error_text(kind: str, words: Words = ENGLISH) -> str:
+    """What kind of error it was, in plain words; an unknown one as it is."""
+    known = {
+        "port_in_use": words.text("port in use"),
+        "not_ready": words.text("not ready"),
+        "exited": words.text("exited"),
+        "out_of_memory": words.text("out of memory"),
+        "unreachable": words.text("unreachable"),
+        "bad_command": words.text("bad command"),
+        "server_hung": words.text("server hung"),
+        "hook_failed": words.text("hook failed"),
+        "hook_timeout": words.text("hook timeout"),
+        "not_restarted": words.text("not restarted"),
+        "connect": words.text("connect"),
+        "truncated": words.text("truncated"),
+        "empty_stream": words.text("empty stream"),
+        "timeout": words.text("timeout"),
+        "http_error": words.text("http error"),
+        "server_error": words.text("server error"),
+        "unauthorized": words.text("unauthorized"),
+        "model_not_found": words.text("model not found"),
+        "rate_limited": words.text("rate limited"),
+        "overloaded": words.text("overloaded"),
+        "bad_request": words.text("bad request"),
+        "context_overflow": words.text("context overflow"),
+        "cancelled": words.text("cancelled"),
+        "hopeless": words.text("hopeless"),
+        "failed": words.text("failed"),
+    }
+    return known.get(kind, kind.replace("_", " "))
 
 
 def cells_of(result: Result) -> list[Cell]:
@@ -64,7 +98,7 @@ def asides(cell: Cell, words: Words = ENGLISH) -> list[str]:
         )
     elif longest is not None:
         told.append(words.text("The model was loaded during the warm-up, in {time}.", time=words.ms(longest)))
-    return told + [str(note) for note in cell.get("notes") or []]
+    return told + [words.said(note) for note in cell.get("notes") or []]
 
 
 def measured(result: Result) -> list[Cell]:
@@ -88,7 +122,7 @@ def failure(cell: Cell, words: Words = ENGLISH) -> str:
         return words.text("skipped")
     if waits(cell):
         return words.text("not measured")
-    kind = str(cell.get("error_kind") or cell.get("status") or "?").replace("_", " ")
+    kind = error_text(str(cell.get("error_kind") or cell.get("status") or "?"), words)
     return words.text("failed: {kind}", kind=kind)
 
 

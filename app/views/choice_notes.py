@@ -45,14 +45,14 @@ def budget_reason(result: c.Result, words: Words = ENGLISH) -> str | None:
     if told.get("load"):
         values["load"] = c.load_name({"load": told["load"]}, words)
     texts = [words.text(t, **values) for t in budget.get("reason_templates") or []]
-    return " ".join(texts) or str(budget["reason"])
+    return " ".join(texts) or words.said(budget["reason"])
 
 
 def no_choice_reason(choice: Mapping[str, Any], words: Words = ENGLISH) -> str:
     """Why nothing could be chosen; empty without a reason."""
     templates, values = choice.get("reason_templates") or [], dict(choice.get("reason_values") or {})
     if len(templates) != 1:
-        return str(choice.get("reason") or "")
+        return words.said(choice.get("reason") or "")
     if values.get("why") in WHY.values():
         values["why"] = words.text(values["why"])
     return words.text(templates[0], **values) if values else words.text(templates[0])

@@ -21,6 +21,8 @@ def rate_rows(result: c.Result, words: Words = ENGLISH) -> list[dict[str, Any]]:
         name = names.get(key) or c.setting_name(setting, list(setting), words)
         beside = "".join(f", {k} {v}" for k, v in caps.items())
         values = {**(found.get("reason_values") or {}), "setting": name + beside, **_loads(found, words)}
+        if values.get("why"):
+            values["why"] = words.said(values["why"])
         reason = [words.text(template, **values) for template in found.get("reason_templates") or []]
         rows.append(
             {
@@ -31,7 +33,7 @@ def rate_rows(result: c.Result, words: Words = ENGLISH) -> list[dict[str, Any]]:
                 "high": found.get("high"),
                 "probes": found.get("probes"),
                 "ill_defined": bool(found.get("ill_defined")),
-                "reason": " ".join(reason) or str(found.get("reason") or ""),
+                "reason": " ".join(reason) or words.said(found.get("reason") or ""),
             }
         )
     return rows

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from app.views import cells as c
 from app.views.table import Column
 from app.words import ENGLISH, Words
 
@@ -90,7 +91,7 @@ def outcome_text(outcome: str, error_kind: object, words: Words = ENGLISH) -> st
         return words.text("ok")
     if outcome == "cancelled":
         return words.text("cut")
-    return str(error_kind or outcome).replace("_", " ")
+    return c.error_text(str(error_kind or outcome), words)
 
 
 def inside(rows: pd.DataFrame, spans: Spans) -> pd.DataFrame:

@@ -7,6 +7,7 @@ import plotly.graph_objects as go
 
 from app.views import cells as c
 from app.views import theme
+from app.views.choice_notes import no_choice_reason
 from app.views.frontier import HOVER, hover_data
 from app.words import ENGLISH, NOTHING, Words
 from runner.analysis.frontier import best_by_load, sustainable_load
@@ -47,7 +48,7 @@ def winner_sentences(result: c.Result, words: Words = ENGLISH) -> list[str]:
     if not result.get("targets"):
         return [words.text("No class has targets: raw output is shown, goodput can't be judged.")]
     if pick is None:
-        reason = str((result.get("choice") or {}).get("reason") or "")
+        reason = no_choice_reason(result.get("choice") or {}, words)
         return [words.text("Nothing to compare: no scheduler could run this load."), reason]
     if not pick.get("goodput_per_s"):
         return [words.text("None keeps these targets on this machine: every request misses them, at every load.")]
@@ -262,7 +263,7 @@ def budget_sentences(
 def basis(profile: EngineProfile, words: Words = ENGLISH) -> str:
     """Measured, or an estimate: said of the speed that all numbers of the page stand on."""
     source = profile.source.removeprefix("estimate, ")
-    row = source.removeprefix("scaled from ").removeprefix("a stand-in for ")
+    row = words.said(source.removeprefix("scaled from ").removeprefix("a stand-in for "))
     if source.startswith("scaled from a stand-in for "):
         source = words.text("scaled from a similar machine: {row}", row=row)
     elif source.startswith("scaled from "):

@@ -188,7 +188,8 @@ def warning_text(warning: object, words: Words) -> tuple[str, str]:
             ids = str(values.get("rules") or "").split(", ")
             values["rules"] = ", ".join(words.text("“{rule}”", rule=titles.get(i, i)) for i in ids)
         return words.text(warning["template"], **values), words.text(warning.get("remedy_template") or "", **values)
-    return str(warning.get("text") or c.flag_text(str(warning.get("type")), words)), str(warning.get("remedy") or "")
+    told = warning.get("text") or c.flag_text(str(warning.get("type")), words)
+    return words.said(told), words.said(warning.get("remedy") or "")
 
 
 def markdown(result: c.Result, words: Words = ENGLISH) -> str:

@@ -104,8 +104,10 @@ def instruction(config: SweepConfig, setting: Mapping[str, Scalar], before: Mapp
     changes = [f"{k} to {_shown(v)}" for k, v in setting.items() if k not in known or known[k] != v]
     listed = " and ".join([", ".join(changes[:-1]), changes[-1]] if len(changes) > 1 else changes)
     fragment = setting_fragment(config.backend.kind, setting)
-    how = f" with {fragment}" if fragment else ""
-    return f"Set {listed} on the server at {server_root(str(config.backend.url))} and restart it{how}."
+    where = server_root(str(config.backend.url))
+    if fragment:
+        return f"Set {listed} on the server at {where} and restart it with {fragment}."
+    return f"Set {listed} on the server at {where} and restart it."
 
 
 def _shown(value: Scalar) -> str:

@@ -240,8 +240,10 @@ class Connection:
         elif ended:
             self._on_eof(stamp)
         elif self._raw_bytes + PIECE_BYTES * count > (self._max_body if hooks.head_done else MAX_HEADER_BYTES):
-            what = f"body is larger than {self._max_body}" if hooks.head_done else "header is larger than 65536"
-            self._fail("http_error", f"the answer's {what} bytes")
+            what = f"body is larger than {self._max_body} bytes"
+            if not hooks.head_done:
+                what = f"header is larger than {MAX_HEADER_BYTES} bytes"
+            self._fail("http_error", f"the answer's {what}")
         elif self._every_read:
             self._wake()
 

@@ -61,7 +61,7 @@ def test_the_frontier_so_far_has_no_pick() -> None:
 
 def test_errors_are_grouped_most_frequent_first() -> None:
     """One row a kind, however many requests failed."""
-    found = status.error_rows({"errors": {"timeout": 2, "server_error": 40}})
+    found = status.error_rows({"errors": {"timeout": 2, "server_error": 40}}, ENGLISH)
     assert found == [{"kind": "server error", "count": 40}, {"kind": "timeout", "count": 2}]
 
 

@@ -10,7 +10,8 @@ from babel.messages.catalog import Catalog
 from babel.messages.mofile import write_mo
 from babel.messages.pofile import read_po
 
-from app.extract_words import TEMPLATE, render
+from app.extract_said import said_templates
+from app.extract_words import SAID, TEMPLATE, render
 from app.words import load_words
 
 LOCALE = TEMPLATE.parent
@@ -35,6 +36,7 @@ def lang(request: pytest.FixtureRequest) -> str:
 def test_the_template_holds_the_sentences_of_the_code() -> None:
     """A sentence that was added or changed in the code is in the template: `make words` renews it."""
     assert TEMPLATE.read_text(encoding="utf-8") == render()
+    assert SAID.read_text(encoding="utf-8").splitlines() == sorted(said_templates())
 
 
 def test_every_sentence_is_translated_and_none_is_dead(lang: str) -> None:
