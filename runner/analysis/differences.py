@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from runner.analysis.dependence import Z95
 from runner.analysis.gaps import Floats
 from runner.analysis.intervals import holm, paired_shares, paired_shares_p_value, wilson
 from runner.analysis.sections import METRICS, Sections, cut, draw, each_run, estimates, section_count, steps_of
@@ -15,6 +16,7 @@ from runner.analysis.student import p_value, t95
 
 PROMISES = frozenset({"share", "goodput_per_s"})  # what is asked first
 BETTER_WHEN_LESS = frozenset({"ttft_p50_ms", "ttft_p95_ms", "gap_p95_ms"})
+OWN_INTERVALS = {"ttft_p50_ms": ("ttft_ms", "p50"), "ttft_p95_ms": ("ttft_ms", "p95")}
 # What one start of a server differs from the next by, with nothing changed, is in no interval of one run each.
 SMALLEST_PART = 0.05
 SMALLEST_SHARE = 0.02
@@ -86,7 +88,9 @@ def differences(
         a, b = (cut(s, [(r.start_ns, r.end_ns) for r in s], section_count(s, names), names) for s in runs)
     in_turns = [run.turn for run in runs[0]] == [run.turn for run in runs[1]]
     found = [_difference(a, b, metric, bool(pairs), in_turns, unsteady.get(metric, 0.0)) for metric in metrics]
-    return [_as_shares(one, pairs, names) if pairs and one.metric == "share" else one for one in found]
+    if not pairs:
+        return [_no_surer(one, runs, names) for one in found]
+    return [_as_shares(one, pairs, names) if one.metric == "share" else one for one in found]
 
 
 def class_shares(
@@ -98,6 +102,31 @@ def class_shares(
     """The share of each class by itself, where there are several: one that got better must not hide a worse one."""
     alone = {name: differences(pairs, runs, [name], unsteady, ("share",)) for name in names if len(names) > 1}
     return [replace(one, class_name=name) for name, found in alone.items() for one in found]
+
+
+def _no_surer(one: Difference, runs: tuple[Sequence[Run], Sequence[Run]], names: Sequence[str]) -> Difference:
+    """Of one run each: neither side's percentile is known better than by its own interval, which heeds how long crowds
+    last; a run that changed in its middle has few sections that tell of it."""
+    if one.p is None or one.metric not in OWN_INTERVALS or len(names) != 1 or any(len(side) != 1 for side in runs):
+        return one
+    key, q = OWN_INTERVALS[one.metric]
+    of = [side[0].facts.classes.get(names[0], {}).get(key, {}) for side in runs]
+    if not all(of):
+        return one
+    if any(numbers[f"{q}_low"] is None for numbers in of):
+        return replace(one.doubted(), needs=max(numbers["needs"].get(q, 0) for numbers in of) or None)
+    error = math.hypot(*(_half_width(numbers, q) for numbers in of)) / Z95
+    d = one.difference or 0.0
+    if one.low is None or one.high is None or error <= (one.high - one.low) / 2 / Z95:
+        return one
+    p = math.erfc(abs(d) / error / math.sqrt(2))
+    return replace(one, low=d - Z95 * error, high=d + Z95 * error, p=max(one.p, p))
+
+
+def _half_width(numbers: Mapping[str, Any], q: str) -> float:
+    """Of a 95 % interval; where it has no upper end, its lower side twice."""
+    low, high = float(numbers[f"{q}_low"]), numbers[f"{q}_high"]
+    return (float(high) - low) / 2 if high is not None else float(numbers[q]) - low
 
 
 def _as_shares(share: Difference, pairs: Sequence[tuple[Run, Run]], names: Sequence[str]) -> Difference:

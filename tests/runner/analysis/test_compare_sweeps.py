@@ -1,6 +1,7 @@
 """Before and after: what is worse is called worse, what is noise noise, and what cannot be told is not told."""
 
 import json
+import math
 from typing import Any
 
 import numpy as np
@@ -203,6 +204,30 @@ def test_a_neighbour_on_one_side_only_is_not_blamed_on_the_server() -> None:
     assert found["points"][0]["doubts"] == ["machine_busy"]
     assert found["verdict"] == "cant_tell"
     assert compare([beside_others(0.5)], [beside_others(0.5, slow)])["verdict"] == "worse"
+
+
+def turned(i: int) -> tuple[float, list[float]]:
+    """First tokens that take a quarter longer in the second half of the run."""
+    ttft, gaps = quick(i)
+    return (ttft if i < N / 2 else 1.25 * ttft, gaps)
+
+
+def test_a_median_is_not_compared_more_surely_than_it_is_known() -> None:
+    """Of unpaired runs the interval of the difference is at least as wide as both sides' own together."""
+    calm, changed = sweep(seed=1), sweep([turned], seed=2)
+    ttft = [p.cells[0].classes["chat"]["ttft_ms"] for p in (calm, changed)]
+    metric = compare([calm], [changed])["points"][0]["metrics"]["ttft_p50_ms"]
+    own = math.hypot(*((t["p50_high"] - t["p50_low"]) / 2 for t in ttft))
+    assert (metric["high"] - metric["low"]) / 2 >= own * 0.999
+
+
+def test_a_median_that_a_side_does_not_know_is_not_compared() -> None:
+    """A run that turned in its middle tells no interval of its median, so no difference either, but what would do."""
+    calm, changed = sweep(seed=1), sweep([lambda i: (100.0 if i < N / 2 else 300.0, quick(i)[1])], seed=2)
+    metric = compare([calm], [changed])["points"][0]["metrics"]["ttft_p50_ms"]
+    assert changed.cells[0].classes["chat"]["ttft_ms"]["p50_low"] is None
+    assert metric["verdict"] == "cant_tell"
+    assert metric["needs"] > N
 
 
 def test_too_few_requests_cannot_tell() -> None:
