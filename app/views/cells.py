@@ -254,8 +254,15 @@ def percentile_text(cell: Cell, metric: str, name: str, words: Words = ENGLISH) 
 
 def by_load(cells: Sequence[Cell], setting_key: str) -> list[Cell]:
     """The cells of one setting, by load then repeat."""
-    mine = [c for c in cells if key_of(c.get("setting") or {}) == setting_key]
-    return sorted(mine, key=lambda c: (load_of(c)[1] or 0.0, c.get("repeat") or 0))
+    return by_settings(cells).get(setting_key, [])
+
+
+def by_settings(cells: Sequence[Cell]) -> dict[str, list[Cell]]:
+    """The cells of each setting, by load then repeat; by key string."""
+    found: dict[str, list[Cell]] = {}
+    for cell in sorted(cells, key=lambda c: (load_of(c)[1] or 0.0, c.get("repeat") or 0)):
+        found.setdefault(key_of(cell.get("setting") or {}), []).append(cell)
+    return found
 
 
 def chosen_cell(result: Result) -> Cell | None:

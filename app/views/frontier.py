@@ -20,20 +20,19 @@ LOW_SHARE = 0.15  # of the highest goodput: a label below such a point would lie
 
 def frontier_figure(result: c.Result, words: Words = ENGLISH, *, dark: bool = False, height: int = 480) -> go.Figure:
     """Goodput (requests/s inside the targets) against raw output (tokens/s) for every measured cell."""
-    fig = theme.figure(
-        words.text("raw output (tokens/s)"), words.text("goodput (requests/s)"), dark=dark, height=height
-    )
     points = [p for p in c.measured(result) if p.get("output_tok_per_s") is not None]
     names, shorts = c.setting_names(result, words), c.short_names(result, words)
-    traces: list[theme.Trace] = []
+    mine, traces = c.by_settings(points), list[theme.Trace]()
     for index, (key, name) in enumerate(names.items()):
-        traces += _setting(c.by_load(points, key), key, name, shorts[key], index, words)
+        traces += _setting(mine.get(key, []), key, name, shorts[key], index, words)
     traces += [*_frontier(points, words, dark), *_marks(result, words, dark)]
-    theme.name_legend(fig, c.short_title(result))
-    fig.update_xaxes(**theme.axis([p["output_tok_per_s"] for p in points]))
     top = max((p["goodput_per_s"] for p in points), default=1.0) or 1.0
-    fig.update_yaxes(range=[-0.04 * top, 1.18 * top])
-    return theme.with_traces(fig, traces)
+    output = theme.axis([p["output_tok_per_s"] for p in points])
+    axes = {
+        "xaxis": {"title": {"text": words.text("raw output (tokens/s)")}, **output},
+        "yaxis": {"title": {"text": words.text("goodput (requests/s)")}, "range": [-0.04 * top, 1.18 * top]},
+    }
+    return theme.drawn(traces, axes, c.short_title(result), dark=dark, height=height)
 
 
 def _setting(mine: Sequence[c.Cell], key: str, name: str, short: str, index: int, words: Words) -> list[theme.Trace]:

@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import plotly.graph_objects as go
-from plotly.subplots import make_subplots
 
 from app.views import cells as c
 from app.views import theme
@@ -30,28 +29,30 @@ def percentiles_figure(
     which is which), or left out without `others`. A percentile whose sample is too small is a gap in the line with a
     hollow grey mark that says so.
     """
-    fig = make_subplots(rows=2, cols=1, shared_xaxes=True, vertical_spacing=0.07)
-    theme.dress(fig, dark=dark, height=height)
-    traces: list[theme.Trace] = []
     points = [c.promised(p) for p in c.measured(result) if p.get("output_tok_per_s") is not None]
     names, shorts = c.setting_names(result, words), c.short_names(result, words)
-    theme.name_legend(fig, c.short_title(result))
+    cells, traces, scales = c.by_settings(points), list[theme.Trace](), list[theme.Trace]()
     for row, metric in enumerate(("ttft_ms", "gap_ms"), start=1):
         for name in SHOWN[metric]:
             if name != shown and not others:
                 continue
             for index, (key, label) in enumerate(names.items()):
-                mine = c.by_load(points, key)
+                mine = cells.get(key, [])
                 traces.append(_line(row, metric, name, mine, index, (label, shorts[key]), name == shown, words))
             traces += _missing(row, metric, name, points, name == shown, words)
         traces += _targets(row, metric, result, points, words)
         values = [v for p in points for n in SHOWN[metric] if (v := c.percentile(p, metric, n)) is not None]
-        fig.update_yaxes(**theme.axis(values), row=row, col=1)
-    fig.update_yaxes(title_text=words.text("first token (ms)"), row=1, col=1)
-    fig.update_yaxes(title_text=words.text("gap between chunks (ms)"), row=2, col=1)
-    fig.update_xaxes(**theme.axis([p["output_tok_per_s"] for p in points]))
-    fig.update_xaxes(title_text=words.text("raw output (tokens/s)"), row=2, col=1)
-    return theme.with_traces(fig, traces)
+        scales.append(theme.axis(values))
+    output = theme.axis([p["output_tok_per_s"] for p in points])
+    raw = {"text": words.text("raw output (tokens/s)")}
+    first, gap = {"text": words.text("first token (ms)")}, {"text": words.text("gap between chunks (ms)")}
+    axes = {
+        "xaxis": {"anchor": "y", "domain": [0.0, 1.0], "matches": "x2", "showticklabels": False, **output},
+        "xaxis2": {"anchor": "y2", "domain": [0.0, 1.0], "title": raw, **output},
+        "yaxis": {"anchor": "x", "domain": [0.535, 1.0], "title": first, **scales[0]},
+        "yaxis2": {"anchor": "x2", "domain": [0.0, 0.465], "title": gap, **scales[1]},
+    }
+    return theme.drawn(traces, axes, c.short_title(result), dark=dark, height=height)
 
 
 def _axes(row: int) -> theme.Trace:

@@ -5,7 +5,7 @@ on colour alone; cividis for grids. Backgrounds are transparent: the page decide
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from textwrap import wrap
 from typing import Any
@@ -99,10 +99,18 @@ def _layout(dark: bool, height: int) -> dict[str, Any]:
     }
 
 
-def with_traces(fig: go.Figure, traces: list[Trace]) -> go.Figure:
-    """The figure with these scatter traces, taken as they are: Plotly's own look at every property of a trace, twice,
-    is half of the time in which the page of a large sweep is made."""
-    return go.Figure(data=traces, layout=fig.layout.to_plotly_json(), _validate=False)
+def drawn(traces: list[Trace], axes: Mapping[str, Any], legend: str, *, dark: bool, height: int) -> go.Figure:
+    """A figure in our dress from scatter traces, axes and the title of its legend, all taken as they are: Plotly's own
+    look at every property, twice, is most of the time in which the page of a large sweep is made."""
+    layout = {**_layout(dark, height), **axes, "template": _plain_template(dark)}
+    layout["legend"]["title"] = _legend_title(legend)
+    return go.Figure(data=traces, layout=layout, _validate=False)
+
+
+@lru_cache
+def _plain_template(dark: bool) -> dict[str, Any]:
+    plain_template: dict[str, Any] = template(dark).to_plotly_json()
+    return plain_template
 
 
 def speak(fig: go.Figure, words: Words) -> None:
@@ -115,7 +123,11 @@ def speak(fig: go.Figure, words: Words) -> None:
 
 def name_legend(fig: go.Figure, title: str) -> None:
     """Says above the legend what its entries are, so that the entries can be short."""
-    fig.update_layout(legend_title={"text": plain(title), "side": "top", "font": {"size": 12}})
+    fig.update_layout(legend_title=_legend_title(title))
+
+
+def _legend_title(title: str) -> dict[str, Any]:
+    return {"font": {"size": 12}, "side": "top", "text": plain(title)}
 
 
 def series_style(index: int) -> dict[str, Any]:
