@@ -48,8 +48,8 @@ def gap_sentences(isolation: Mapping[str, Any], words: Words = ENGLISH) -> list[
 
 
 def _reason(why: str, words: Words) -> str:
-    """A clause that is ours in the reader's language; any other as it is."""
-    return words.text(why) if why in (*WHY.values(), *WHY_NOT.values()) else why
+    """A clause that is ours in the reader's language; any other as it was said."""
+    return words.text(why) if why in (*WHY.values(), *WHY_NOT.values()) else words.said(why)
 
 
 def arm_title(arm: Arm, words: Words = ENGLISH) -> str:

@@ -187,6 +187,11 @@ def warning_text(warning: object, words: Words) -> tuple[str, str]:
             titles = rule_titles(words)
             ids = str(values.get("rules") or "").split(", ")
             values["rules"] = ", ".join(words.text("“{rule}”", rule=titles.get(i, i)) for i in ids)
+        if values.get("changes"):
+            values["changes"] = ", ".join(words.said(one) for one in str(values["changes"]).split(", "))
+        if values.get("kinds"):
+            counts = (one.partition(" ") for one in str(values["kinds"]).split(", "))
+            values["kinds"] = ", ".join(f"{n} {c.error_text(kind, words)}" for n, _, kind in counts)
         return words.text(warning["template"], **values), words.text(warning.get("remedy_template") or "", **values)
     told = warning.get("text") or c.flag_text(str(warning.get("type")), words)
     return words.said(told), words.said(warning.get("remedy") or "")

@@ -15,12 +15,11 @@ from runner.engines.catalogue import KINDS
 from runner.engines.identify import HEALTH, MODELS, PATHS, Answer, Identity, identify, is_litellm
 from runner.environment import in_container
 from runner.load.client import auth_headers
-from runner.load.targets import refusal
+from runner.load.targets import DOCKER_HOST, refusal
 from runner.load.transport import StampedTransport
 from runner.protocols.scrub import scrub
 
 LOOPBACK = "127.0.0.1"
-DOCKER_HOST = "host.docker.internal"  # this host, seen from inside a container
 USUAL_PORTS = tuple(sorted({kind.default_port for kind in KINDS.values()}))
 ANSWER_S = 1.5
 RESOLVE_S = 0.7

@@ -7,6 +7,7 @@ from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 
 from runner.environment import in_container
 
+DOCKER_HOST = "host.docker.internal"  # this host, seen from inside a container
 PRIVATE = tuple(
     ip_network(n)
     for n in (
@@ -47,7 +48,7 @@ def container_hint(host: str) -> str:
     """What to write instead of localhost inside a container, to stand behind a reason; empty elsewhere."""
     if host not in ("localhost", "127.0.0.1", "::1") or not in_container():
         return ""
-    return "; inside a container that is the container itself: a server on its host is host.docker.internal"
+    return f"; inside a container that is the container itself: a server on its host is {DOCKER_HOST}"
 
 
 def _plain(ip: IPv4Address | IPv6Address) -> IPv4Address | IPv6Address:

@@ -160,17 +160,17 @@ class StampedTransport(httpx.AsyncBaseTransport):
                 return connection
             connection.close()
         exchange.reused = False
-        limit = (timeouts or {}).get("connect") or self._connect_timeout_s
+        limit, where = (timeouts or {}).get("connect") or self._connect_timeout_s, f"{origin[1]}:{origin[2]}"
         try:
             async with asyncio.timeout(limit):
                 return await self._connect(origin, exchange)
         except TimeoutError:
-            kind, detail = "connect", f"no connection to {origin[1]}:{origin[2]} within {limit:g} s"
+            kind, detail = "connect", f"no connection to {where} within {limit:g} s"
         except ssl.SSLError as e:
-            kind, detail = "connect", f"TLS with {origin[1]}:{origin[2]} failed: {e.reason or e}"
+            kind, detail = "connect", f"TLS with {where} failed: {e.reason or e}"
         except (OSError, UnicodeError) as e:
             self._names.pop(origin[1:], None)  # the machine may have a new address
-            kind, detail = "connect", f"cannot connect to {origin[1]}:{origin[2]}: {e}{container_hint(origin[1])}"
+            kind, detail = "connect", f"cannot connect to {where}: {e}{container_hint(origin[1])}"
         exchange.end_ns = monotonic_ns()
         raise ExchangeError(kind, detail, exchange)
 

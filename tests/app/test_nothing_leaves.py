@@ -17,8 +17,8 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from app import jobs
-from runner.engines.discover import DOCKER_HOST
 from runner.environment import in_container
+from runner.load.targets import DOCKER_HOST
 from storage.data_folder import open_data_folder
 from storage.side_files import status_of
 from storage.tables import SweepTables
