@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 
 from runner.analysis.engine import restarted, streams
+from runner.analysis.own_stalls import hit_by_own_stalls
 from runner.analysis.percentiles import nearest_rank
 from runner.analysis.prefix_cache import unplanned_hits
 from runner.analysis.requests import driven_freely, floats, is_rated
@@ -15,6 +16,7 @@ from runner.analysis.warnings import MeasurementWarning
 from runner.config import SweepConfig
 
 LOOP_LAG_MS = 100.0  # worst lateness of a timer in a second; more than one second in ten, but not a single hiccup
+HIT_SHARE = 0.01  # of the answers, whose times a hiccup may have spoilt
 CPU_SHARE = 0.9  # of one core: the event loop is one thread
 
 
@@ -30,7 +32,7 @@ def cell_warnings(
     simulated: bool,
 ) -> list[MeasurementWarning]:
     values: dict[str, dict[str, Any] | None] = {
-        "client_saturated": _client_saturated(client, span),
+        "client_saturated": _client_saturated(client, span, rows),
         "rate_not_reached": _rate_not_reached(rows, span),
         "server_serialises": _server_serialises(rows, base, span, setting),
         "metrics_lost": _metrics_lost(engine, span),
@@ -49,7 +51,8 @@ def cell_warnings(
     return [MeasurementWarning(key, cell, v) for key, v in values.items() if v is not None]
 
 
-def _client_saturated(client: pd.DataFrame, span: tuple[float, float]) -> dict[str, Any] | None:
+def _client_saturated(client: pd.DataFrame, span: tuple[float, float], rows: pd.DataFrame) -> dict[str, Any] | None:
+    """Late or busy most of the time, or once so late that answers of the window would be held against the server."""
     at = floats(client["at_ns"])
     inside = (at >= span[0]) & (at < span[1])
     if not inside.any():
@@ -59,7 +62,11 @@ def _client_saturated(client: pd.DataFrame, span: tuple[float, float]) -> dict[s
     lags = floats(worst["loop_lag_ms"])
     late = int((lags > LOOP_LAG_MS).sum()) > max(1.0, 0.1 * len(lags))
     cpu = float(floats(worst["cpu_share"]).mean())
-    return {"loop_lag_ms": nearest_rank(lags, 0.90), "cpu_share": cpu} if late or cpu > CPU_SHARE else None
+    if late or cpu > CPU_SHARE:
+        return {"loop_lag_ms": nearest_rank(lags, 0.90), "cpu_share": cpu}
+    answered = rows["completed"].to_numpy(dtype=bool) & rows["in_window"].to_numpy(dtype=bool)
+    hit = int((hit_by_own_stalls(rows, client) & answered).sum())
+    return {"loop_lag_ms": float(lags.max()), "cpu_share": cpu} if hit > HIT_SHARE * int(answered.sum()) else None
 
 
 def _rate_not_reached(rows: pd.DataFrame, span: tuple[float, float]) -> dict[str, Any] | None:

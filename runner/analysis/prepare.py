@@ -146,6 +146,8 @@ def _cell_facts(
         lags = _send_lags_ms(rows)
         if record.get("error_kind") == "hopeless":
             found.append(MeasurementWarning("cut_short", int(record["cell"])))
+        if steps := _number(record.get("clock_steps")):
+            found.append(MeasurementWarning("clock_stepped", int(record["cell"]), {"count": int(steps)}))
         found += cell_warnings(
             int(record["cell"]), dict(record["setting"]), rows, base, engine, client, config, span, simulated
         )

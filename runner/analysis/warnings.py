@@ -91,6 +91,10 @@ TEXTS: dict[str, tuple[str, str]] = {
         "Token times were taken by the program, not by the kernel, for {share:.0%} of the reads.",
         "Use plain HTTP on Linux for kernel stamps; otherwise read differences below 1 ms as noise.",
     ),
+    "clock_stepped": (
+        "The wall clock was set, or the machine slept, while this cell was measured ({count} times).",
+        "Keep the machine awake and let its clock be corrected slowly (NTP slews it), then measure the cell again.",
+    ),
     "cut_short": (
         "This cell was cut short: more of its requests had missed their targets than a pass allows.",
         "Lower the load; [run] stop_hopeless = false measures such a cell to its end.",

@@ -350,6 +350,16 @@ def test_request_flags_reach_the_cell_from_five_percent_on() -> None:
         assert flags_of(steady(100 - cold) + [make_request(99, load_ms=900.0, at_ms=99_000)] * cold) == expected
 
 
+def test_a_step_of_the_clock_is_told_with_its_cell() -> None:
+    """The clock was set or the machine slept: flagged, and still a measured point, since stamps are brought back to
+    one clock."""
+    cell = only_cell(steady(), cells=[make_cell(clock_steps=2, window_start_ns=30 * SECOND)])
+    assert "clock_stepped" in cell["flags"]
+    (told,) = (w for w in cell["warnings"] if w["type"] == "clock_stepped")
+    assert (told["values"], told["invalidates"]) == ({"count": 2}, False)
+    assert "clock_stepped" not in only_cell(steady())["flags"]
+
+
 def test_user_clock_is_a_warning_without_a_flag() -> None:
     """Stamps taken by the program are told, except in virtual time, where they are exact."""
     records = steady(100, user_stamps=10)

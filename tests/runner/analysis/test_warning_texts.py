@@ -27,7 +27,7 @@ def test_flags_are_those_of_the_interface() -> None:
         "multi_token_chunks", "tokens_estimated", "stream_buffered", "prefix_cached", "cold_load", "malformed_events",
         "no_terminator", "output_length_not_held", "prompt_length_mismatch", "client_saturated", "send_lag",
         "rate_not_reached", "server_serialises", "server_restarted", "low_n", "no_steady_state", "overload",
-        "prefix_share_not_held",
+        "prefix_share_not_held", "clock_stepped",
     } == CELL_FLAGS  # fmt: skip
     assert INVALIDATING < CELL_FLAGS
     assert "low_n" not in INVALIDATING
