@@ -175,7 +175,7 @@ class Backend(_Model):
     max_num_batched_tokens: int | None = Field(None, ge=1)
     max_model_len: int | None = Field(None, ge=1)
     enable_prefix_caching: bool | None = None
-    batch_wait_ms: float | None = Field(None, ge=0)  # static
+    batch_wait_ms: float | None = Field(None, ge=0, le=3_600_000)  # static
     stream_static: bool | None = None
     reservation: Literal["max", "pow2", "oracle"] | None = None  # orca
     preemption: Literal["recompute", "swap"] | None = None  # vllm_v0

@@ -14,6 +14,7 @@ from runner.simulator.settings import ServerSettings, context_tokens
 from runner.simulator.state import Knobs
 from storage.errors import GoodputError
 
+MOST_WAIT_MS = 3_600_000  # an hour
 DEFAULT_KV_TOKENS = 90_000  # beside --cost, which says nothing about memory
 
 
@@ -190,7 +191,7 @@ def _milliseconds(text: str) -> float:
     value = _number(text)
     if value < 0:
         raise argparse.ArgumentTypeError(f"{text} is below 0")
-    if not value < float("inf"):
+    if not value <= MOST_WAIT_MS:
         raise argparse.ArgumentTypeError(f"{text} is no time to wait")
     return value
 

@@ -134,6 +134,11 @@ MISTAKES: list[tuple[str, Callable[[Raw], object], list[str]]] = [
     ("less than a token", lambda d: d["classes"][0].update(prompt_tokens={"p50": 1e-300, "p90": 5}), ["p50"]),
     ("endless target", lambda d: d["classes"][0].update(slo={"ttft_ms": 1e300, "gap_ms": 1}), ["ttft_ms"]),
     ("endless weight", lambda d: d["classes"][0].update(weight=1e308), ["classes.0.weight"]),
+    (
+        "endless wait",
+        lambda d: d.update(backend={"kind": "simulated", "batch_wait_ms": 1e308}, control={}),
+        ["backend.batch_wait_ms", "3600000"],
+    ),
     ("late dump", lambda d: d.update(grid={"max_num_seqs": [1]}, classes=[LATE]), ["classes.chat.dump.at_s", "150 s"]),
     ("control of our own engine", lambda d: d.update(backend={"kind": "simulated"}), ["control.mode", "leave it out"]),
     ("key in the environment", lambda d: d["control"].update(env={"HF_TOKEN": "SECRET"}), ["env.HF_TOKEN"]),
