@@ -16,6 +16,7 @@ from runner.errors import SettingFailed
 
 _CLOCK_TOLERANCE_S = 1.0
 _POLL_S = 0.05
+_FIRST_LINE = "#!/bin/sh"
 
 
 def start(
@@ -44,7 +45,7 @@ def start(
 def _why(program: str, error: OSError, key: str) -> str:
     """The system speaks of the script where it means the program that its first line names."""
     if error.errno == errno.ENOEXEC:
-        return "it is neither a program of this machine nor a script; let its first line be #!/bin/sh"
+        return f"it is neither a program of this machine nor a script; let its first line be {_FIRST_LINE}"
     if error.errno == errno.ENOENT and Path(program).is_file():
         return "the program that its first line names is not there; mend that line, also if it ends in CR LF"
     return f"{error.strerror}; check {key}"
