@@ -2,6 +2,7 @@
 
 import json
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,8 @@ COUNTERS = (
     "iteration_tokens_total", "iteration_seqs_total", "rejected_total", "queue_time_s_total", "queue_time_count",
     "prefix_cache_queries_total", "prefix_cache_hits_total", "ttft_s_total", "ttft_count", "itl_s_total", "itl_count",
 )  # fmt: skip
+# a frame costs thirty times what a mapping does each time one of its columns is asked for
+Samples = pd.DataFrame | Mapping[str, "pd.Series[Any]"]
 START_JITTER_S = 1.5  # a process tells its own start to the second
 
 FULL_KV = 0.95  # of the blocks: what is left is too little for the next prompt
@@ -37,7 +40,7 @@ NO_ENGINE: dict[str, Any] = {
 }  # fmt: skip
 
 
-def engine_numbers(samples: pd.DataFrame, start_ns: float, end_ns: float) -> dict[str, Any]:
+def engine_numbers(samples: Samples, start_ns: float, end_ns: float) -> dict[str, Any]:
     """The `engine` object of a cell from its samples. Gauges are held from each sample to the next; counters are
     increases from the last sample before the window to the last one inside. Null where the server does not tell.
 
@@ -78,7 +81,7 @@ def engine_numbers(samples: pd.DataFrame, start_ns: float, end_ns: float) -> dic
     }
 
 
-def _no_step_above(samples: pd.DataFrame, start_ns: float, end_ns: float) -> float | None:
+def _no_step_above(samples: Samples, start_ns: float, end_ns: float) -> float | None:
     """The smallest bucket bound with all of the window's steps at or below it; null if only the last, endless one."""
     at, texts = floats(samples["at_ns"]), samples["iteration_tokens_buckets"].to_numpy(dtype=object)
     told = np.array([isinstance(t, str) for t in texts], dtype=bool)
@@ -94,19 +97,24 @@ def _no_step_above(samples: pd.DataFrame, start_ns: float, end_ns: float) -> flo
     return min((bound for bound, n in grown.items() if steps > 0 and n >= steps and bound < math.inf), default=None)
 
 
-def fullest_kv(samples: pd.DataFrame) -> Floats:
+def as_samples(frame: pd.DataFrame) -> Samples:
+    """The columns of engine samples by name."""
+    return {str(name): frame[name] for name in frame}
+
+
+def fullest_kv(samples: Samples) -> Floats:
     """Share of the KV cache in use on the fullest engine, per sample; sweeps of an older version have the mean only."""
     most = floats(samples["kv_cache_usage_max"])
     return np.where(np.isnan(most), floats(samples["kv_cache_usage"]), most)
 
 
-def increase(samples: pd.DataFrame, name: str, start_ns: float, end_ns: float) -> float | None:
+def increase(samples: Samples, name: str, start_ns: float, end_ns: float) -> float | None:
     """Growth of a counter over the window, never negative: after a reset (the server restarted) it counts on from 0."""
     steps = _steps(samples, name, start_ns, end_ns)
     return float(steps.sum()) if len(steps) and not np.isnan(steps).all() else None
 
 
-def _steps(samples: pd.DataFrame, name: str, start_ns: float, end_ns: float) -> Floats:
+def _steps(samples: Samples, name: str, start_ns: float, end_ns: float) -> Floats:
     """Growth from each sample to the next, from the last one before the window to the last one inside.
 
     A counter that a page does not show yet (many servers show it from its first event on) is 0 until it appears.
@@ -121,7 +129,7 @@ def _steps(samples: pd.DataFrame, name: str, start_ns: float, end_ns: float) -> 
     return np.where(steps >= 0, steps, np.where(several, 0.0, values[chosen][1:]))
 
 
-def _counter(samples: pd.DataFrame, name: str) -> Floats:
+def _counter(samples: Samples, name: str) -> Floats:
     values = floats(samples[name]).copy()
     shown = np.flatnonzero(~np.isnan(values))
     if len(shown):
@@ -131,7 +139,7 @@ def _counter(samples: pd.DataFrame, name: str) -> Floats:
     return values
 
 
-def restarted(samples: pd.DataFrame) -> bool:
+def restarted(samples: Samples) -> bool:
     """True if any counter fell, which lifetime totals only do when the server starts anew, or if the server dates the
     start of its process otherwise than before."""
     starts = floats(samples["server_start_s"])
@@ -146,7 +154,7 @@ def restarted(samples: pd.DataFrame) -> bool:
     return False
 
 
-def share_at_least(samples: pd.DataFrame, name: str, level: float, start_ns: float, end_ns: float) -> float | None:
+def share_at_least(samples: Samples, name: str, level: float, start_ns: float, end_ns: float) -> float | None:
     """Share of the window in which the gauge, held from sample to sample, was at that level or above."""
     values = floats(samples[name])
     return _held_mean(floats(samples["at_ns"]), np.where(np.isnan(values), np.nan, values >= level), start_ns, end_ns)
@@ -160,7 +168,7 @@ def concurrency(starts: Floats, ends: Floats, start_ns: float, end_ns: float) ->
     return float((np.diff(at) * open_now[:-1]).sum() / (end_ns - start_ns)), int(open_now.max())
 
 
-def full_step_share(samples: pd.DataFrame, tokens: float, start_ns: float, end_ns: float) -> float | None:
+def full_step_share(samples: Samples, tokens: float, start_ns: float, end_ns: float) -> float | None:
     """Share of the window in intervals between samples whose steps held that many tokens or more on average; null where
     the server does not count both."""
     at = floats(samples["at_ns"])
@@ -196,7 +204,7 @@ def streams(rows: pd.DataFrame, start_ns: float, end_ns: float) -> dict[str, Any
     return {"streams_mean": mean, "streams_max": most}
 
 
-def prefix_cache_hit_share(rows: pd.DataFrame, samples: pd.DataFrame, start_ns: float, end_ns: float) -> float | None:
+def prefix_cache_hit_share(rows: pd.DataFrame, samples: Samples, start_ns: float, end_ns: float) -> float | None:
     """Share of prompt tokens served from the prefix cache: the server's counters, else what the answers told."""
     queries = increase(samples, "prefix_cache_queries_total", start_ns, end_ns)
     hits = increase(samples, "prefix_cache_hits_total", start_ns, end_ns)

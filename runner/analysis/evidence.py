@@ -7,7 +7,15 @@ import numpy as np
 import pandas as pd
 
 from runner.analysis.bound import NEAR_BUDGET, Evidence
-from runner.analysis.engine import FULL_KV, busy_share, concurrency, full_step_share, fullest_kv, share_at_least
+from runner.analysis.engine import (
+    FULL_KV,
+    Samples,
+    busy_share,
+    concurrency,
+    full_step_share,
+    fullest_kv,
+    share_at_least,
+)
 from runner.analysis.gaps import Bools, Floats
 from runner.analysis.requests import floats
 from runner.config import Backend
@@ -24,7 +32,7 @@ EMPTIEST_FULL = 0.5
 
 def evidence(
     rows: pd.DataFrame,
-    samples: pd.DataFrame,
+    samples: Samples,
     numbers: Mapping[str, Any],
     setting: Mapping[str, Any],
     backend: Backend,

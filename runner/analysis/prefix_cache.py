@@ -22,7 +22,8 @@ def intended_hit_share(rows: pd.DataFrame, config: SweepConfig) -> float | None:
     a workload of unique prompts; null without requests.
     """
     names = rows["class_name"]
-    prefix = names.map({c.name: c.shared_prefix_tokens for c in config.classes}).to_numpy(dtype=np.float64)
+    by_name = {c.name: c.shared_prefix_tokens for c in config.classes}
+    prefix = np.array([by_name.get(name, np.nan) for name in names.tolist()], dtype=np.float64)
     asked, told = floats(rows["prompt_tokens_asked"]), floats(rows["prompt_tokens"])
     prompt = np.where(np.isnan(told), asked, told)
     shared = np.minimum(np.nan_to_num(prefix), np.maximum(0.0, np.nan_to_num(asked) - KEY_WORDS))

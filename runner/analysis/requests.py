@@ -16,7 +16,8 @@ REJECTED_KINDS = ("rate_limited", "overloaded")  # 429 and 503, or their in-band
 
 def floats(column: "pd.Series[Any]") -> Floats:
     """Any numeric column as float64, null as NaN. Nanoseconds of one cell stay exact up to 104 days."""
-    return column.to_numpy(dtype=np.float64, na_value=np.nan)
+    plain = isinstance(column.dtype, np.dtype) and column.dtype != object  # its nulls, if it has any, are NaN already
+    return column.to_numpy(dtype=np.float64) if plain else column.to_numpy(dtype=np.float64, na_value=np.nan)
 
 
 def is_closed(request_class: RequestClass, load: Mapping[str, Any]) -> bool:
