@@ -10,7 +10,7 @@ from app import cache, imports, result_parts, ui
 from app.export.rescore import sound_tallies
 from app.views import cells as c
 from app.views.badges import badge_line, badges, rescoring_note
-from app.views.overlay import measure_titles, overlay_figure
+from app.views.overlay import measure_titles, overlay_figure, stated_percentile
 from app.views.verdict import target_sentences
 from app.words import Words
 from runner.analysis.prepare import Prepared
@@ -78,21 +78,25 @@ def origin(result: c.Result, w: Words) -> None:
         ui.say(w.text("Imported from {tool}", tool=badge_line(result, w)))
         if files:
             ui.note(w.text("Files: {files}", files=files))
-        for badge in badges(result, w):
-            ui.note(f"{badge.title}: {badge.help}")
+        if marks := badges(result, w):
+            with st.expander(w.text("What other tools mean by the same words")):
+                for badge in marks:
+                    ui.define(badge.title, badge.help)
 
 
 def picture_of_times(result: c.Result, w: Words) -> None:
     """Instead of a goodput frontier: the percentiles that the tool states, against raw output."""
     ui.say(w.text("Times against raw output"), level=3)
     ui.note(w.text("The file holds summaries: which requests kept their promises can't be worked out from it."))
-    titles = {key: title for key, title in measure_titles(w).items() if key != "goodput"}
+    at = stated_percentile(result)
+    titles = {key: title for key, title in measure_titles(w, at).items() if key != "goodput"}
     first = next(iter(titles))
     shown = st.segmented_control(
         w.text("Against raw output"), list(titles), default=first, format_func=lambda k: titles[k], key="times",
         required=True,
     ) or first  # fmt: skip
-    figure = overlay_figure([result], [str(result.get("name") or "")], w, measure=shown, dark=ui.dark())
+    name = str(result.get("name") or "")
+    figure = overlay_figure([result], [name], w, measure=shown, percentile=at, dark=ui.dark())
     ui.chart(figure, "times-plot", titles[shown])
 
 

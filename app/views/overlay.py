@@ -11,8 +11,14 @@ from app.views.frontier import HOVER, hover_data
 from app.words import ENGLISH, NOTHING, Words
 
 
-def measure_titles(words: Words = ENGLISH) -> dict[str, str]:
+def measure_titles(words: Words = ENGLISH, percentile: str = "p95") -> dict[str, str]:
     """What can be drawn against raw output."""
+    if percentile != "p95":
+        times = {"ttft": words.text("first token (ms)"), "gap": words.text("gap (ms)")}
+        return {
+            "goodput": words.text("goodput (requests/s)"),
+            **{key: f"{title} · {percentile}" for key, title in times.items()},
+        }
     return {
         "goodput": words.text("goodput (requests/s)"),
         "ttft": words.text("first token, p95 (ms)"),
@@ -20,15 +26,21 @@ def measure_titles(words: Words = ENGLISH) -> dict[str, str]:
     }
 
 
-def _value(cell: c.Cell, measure: str) -> float | None:
+def stated_percentile(result: c.Result) -> str:
+    """Of the usual ones the first that a result tells of its first tokens: other tools state what they like."""
+    told = [x.get("ttft_ms") or {} for x in c.cells_of(result)]
+    return next((p for p in ("p95", "p99", "p90", "p50") if any(t.get(p) is not None for t in told)), "p95")
+
+
+def _value(cell: c.Cell, measure: str, percentile: str = "p95") -> float | None:
     if measure == "goodput":
         return cell.get("goodput_per_s")
-    return c.percentile(c.promised(cell), "ttft_ms" if measure == "ttft" else "gap_ms", "p95")
+    return c.percentile(c.promised(cell), "ttft_ms" if measure == "ttft" else "gap_ms", percentile)
 
 
-def _points(result: c.Result, measure: str) -> list[c.Cell]:
+def _points(result: c.Result, measure: str, percentile: str = "p95") -> list[c.Cell]:
     ran = [x for x in c.cells_of(result) if x.get("status") == "ok" and x.get("output_tok_per_s") is not None]
-    return [x for x in ran if _value(x, measure) is not None]
+    return [x for x in ran if _value(x, measure, percentile) is not None]
 
 
 def drawn(results: Sequence[c.Result], measure: str) -> list[bool]:
@@ -42,25 +54,28 @@ def overlay_figure(
     words: Words = ENGLISH,
     *,
     measure: str = "goodput",
+    percentile: str = "p95",
     dark: bool = False,
     height: int = 480,
 ) -> go.Figure:
     """Every cell of every result, a colour, marker and dash a result; of goodput its frontier as a step line.
 
-    `customdata` of a point ends in the place of its result among `results`.
+    `customdata` of a point ends in the place of its result among `results`. `percentile`: of times.
     """
-    fig = theme.figure(words.text("raw output (tokens/s)"), measure_titles(words)[measure], dark=dark, height=height)
+    title = measure_titles(words, percentile)[measure]
+    fig = theme.figure(words.text("raw output (tokens/s)"), title, dark=dark, height=height)
     xs: list[float] = []
     ys: list[float] = []
     for index, (result, name) in enumerate(zip(results, names, strict=True)):
-        points, style = _points(result, measure), theme.series_style(index)
+        points, style = _points(result, measure, percentile), theme.series_style(index)
         if not points:
             continue
         xs += [float(p["output_tok_per_s"]) for p in points]
-        ys += [float(_value(p, measure) or 0.0) for p in points]
+        heights = [_value(p, measure, percentile) for p in points]
+        ys += [float(y or 0.0) for y in heights]
         if measure == "goodput":
             _add_frontier(fig, points, style, name)
-        _add_points(fig, points, result, index, name, measure, words)
+        _add_points(fig, points, heights, result, index, name, measure, words)
     fig.update_xaxes(**theme.axis(xs))
     if measure == "goodput":
         top = max(ys, default=1.0) or 1.0
@@ -87,7 +102,14 @@ def _add_frontier(fig: go.Figure, points: Sequence[c.Cell], style: dict[str, Any
 
 
 def _add_points(
-    fig: go.Figure, points: Sequence[c.Cell], result: c.Result, index: int, name: str, measure: str, words: Words
+    fig: go.Figure,
+    points: Sequence[c.Cell],
+    heights: Sequence[float | None],
+    result: c.Result,
+    index: int,
+    name: str,
+    measure: str,
+    words: Words,
 ) -> None:
     style, settings, pick = theme.series_style(index), c.setting_names(result, words), c.chosen_cell(result)
     rows = [hover_data(p, settings[c.key_of(p.get("setting") or {})], words) for p in points]
@@ -98,7 +120,7 @@ def _add_points(
     picked = [pick is not None and p["cell"] == pick["cell"] for p in points]
     fig.add_scatter(
         x=[p["output_tok_per_s"] for p in points],
-        y=[_value(p, measure) for p in points],
+        y=heights,
         mode="markers",
         marker={
             "color": style["colour"],

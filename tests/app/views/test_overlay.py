@@ -59,3 +59,17 @@ def test_a_result_without_a_measured_cell_has_an_empty_row() -> None:
 def test_equal_names_are_numbered() -> None:
     """Two sweeps of one name can be told apart in a legend."""
     assert overlay.alike(["a", "b", "a"]) == ["a (1)", "b", "a (2)"]
+
+
+def test_summaries_are_drawn_by_the_percentile_that_they_state() -> None:
+    """vLLM states the 99th and not the 95th: the axis says which, and the points are there."""
+    result = summaries_only()
+    for cell in result["cells"]:
+        if cell.get("ttft_ms"):
+            cell["ttft_ms"] |= {"p95": None, "p90": None, "p99": 700.0}
+    assert overlay.stated_percentile(result) == "p99"
+    fig = overlay.overlay_figure([result], ["vLLM"], measure="ttft", percentile="p99")
+    (points,) = [t for t in fig.data if t.meta["role"] == "points"]
+    assert set(points.y) == {700.0}
+    assert fig.layout.yaxis.title.text == "first token (ms) · p99"
+    assert overlay.stated_percentile({"cells": []}) == "p95"
