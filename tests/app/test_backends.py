@@ -1,9 +1,6 @@
 """Saved servers, and the connection check."""
 
 import json
-import socket
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,28 +18,18 @@ from app.backends import (
 from app.cli import main
 from app.words import ENGLISH
 from runner.config import parse_sweep
+from runner.engines.address import free_port
 from runner.errors import ConfigError
 from runner.saved_backends import FILE, saved_backends
+from tests.support.running_engine import running_engine
 from tests.support.small_sweeps import quick_raw
-
-ROOT = Path(__file__).parents[2]
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as s:
-        return int(s.getsockname()[1])
 
 
 @pytest.fixture(scope="module")
 def engine() -> Iterator[str]:
     """The built-in engine as a server of its own."""
-    port = free_port()
-    process = subprocess.Popen([sys.executable, "-m", "app.cli", "engine", "--port", str(port)], cwd=ROOT)
-    try:
-        yield f"http://127.0.0.1:{port}"
-    finally:
-        process.terminate()
-        process.wait(30)
+    with running_engine() as url:
+        yield url
 
 
 def test_a_saved_backend_brings_its_command(tmp_path: Path) -> None:
@@ -81,10 +68,7 @@ def test_a_broken_file_is_told_in_one_sentence(tmp_path: Path, text: str) -> Non
 
 def test_the_check_tells_what_a_server_answered(engine: str) -> None:
     """One streamed request: first words and time per token."""
-    for _ in range(40):  # until the engine listens
-        fine, sentence = check_connection({"url": engine}, ENGLISH)
-        if fine:
-            break
+    fine, sentence = check_connection({"url": engine}, ENGLISH)
     assert fine
     assert sentence.startswith("It answers: first words after ")
 

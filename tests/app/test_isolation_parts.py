@@ -2,12 +2,8 @@
 
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 
-import pytest
-from streamlit.testing.v1 import AppTest
-
-from app import data, jobs, ui
+from app import ui
 from runner.config import parse_sweep
 from runner.isolation_plan import with_arms
 from runner.queue import read_config
@@ -15,8 +11,9 @@ from runner.simulated_sweep import VirtualSweep
 from runner.what_if import in_memory
 from storage.side_files import list_sweeps
 from tests.support.finished_sweeps import finished_sweep
+from tests.support.pages import Open, data_dir, opened, started
 
-MAIN = Path(jobs.__file__).with_name("main.py")
+__all__ = ["data_dir", "opened", "started"]  # fixtures
 ENGINE = {"kind": "simulated", "cost": {"a": 8.0, "b": 0.3}, "kv_tokens": 40_000, "max_num_seqs": 16}
 CLASSES = [
     {"name": "chat", "rate": 2, "prompt_tokens": 100, "output_tokens": 30, "slo": {"ttft_ms": 500, "gap_ms": 100}},
@@ -24,26 +21,7 @@ CLASSES = [
 ]
 
 
-@pytest.fixture
-def data_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty data folder, without sample sweeps; no worker is started."""
-    monkeypatch.setattr(data, "SAMPLES", tmp_path / "samples")
-    monkeypatch.setattr(jobs, "start_worker", lambda folder: SimpleNamespace(poll=lambda: None))
-    monkeypatch.setenv("GOODPUT_DATA", str(tmp_path / "data"))
-    for part in ("queue", "sweeps"):
-        (tmp_path / "data" / part).mkdir(parents=True)
-    return tmp_path / "data"
-
-
-def opened(page: str) -> AppTest:
-    at = AppTest.from_file(MAIN, default_timeout=60)
-    at.run()
-    at.switch_page(page).run()
-    assert [e.message for e in at.exception] == []
-    return at
-
-
-def test_a_result_with_arms_has_a_section(data_dir: Path) -> None:
+def test_a_result_with_arms_has_a_section(data_dir: Path, opened: Open) -> None:
     """The verdict as a sentence and a row for each way, on the results page."""
     raw = {
         "name": "t", "backend": ENGINE, "grid": {"jobs_max_in_flight": [30]}, "classes": CLASSES,
@@ -61,7 +39,7 @@ def test_a_result_with_arms_has_a_section(data_dir: Path) -> None:
     ]  # fmt: skip
 
 
-def test_one_click_queues_the_experiment(data_dir: Path) -> None:
+def test_one_click_queues_the_experiment(data_dir: Path, opened: Open) -> None:
     """Of a saved engine: its cells are the ways, and the live page shows them come."""
     (data_dir / "backends.toml").write_text('[card]\nkind = "simulated"\npreset = "rtx3090/llama-3.1-8b/q4_k_m"\n')
     at = opened(ui.BACKENDS)
@@ -72,7 +50,7 @@ def test_one_click_queues_the_experiment(data_dir: Path) -> None:
     assert config.grid["indexing_max_in_flight"][:4] == (0, 2, 4, 8)
 
 
-def test_a_server_that_is_not_there_is_said_on_the_page(data_dir: Path) -> None:
+def test_a_server_that_is_not_there_is_said_on_the_page(data_dir: Path, opened: Open) -> None:
     """And nothing is queued."""
     (data_dir / "backends.toml").write_text('[nas]\nkind = "openai"\nurl = "http://127.0.0.1:9"\n')
     at = opened(ui.BACKENDS)

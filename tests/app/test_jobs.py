@@ -3,8 +3,7 @@
 import os
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
@@ -14,17 +13,8 @@ from app import jobs
 from runner.queue import hold_lock, waiting
 from storage.data_folder import open_data_folder
 from storage.side_files import asked, read_lines, status_of
+from tests.support.patience import until
 from tests.support.small_sweeps import quick_config
-
-PATIENCE_S = 60.0
-
-
-def until(true: Callable[[], bool]) -> None:
-    """Looks again and again until it holds; fails after a generous while."""
-    end = time.monotonic() + PATIENCE_S
-    while not true():
-        assert time.monotonic() < end
-        time.sleep(0.05)
 
 
 def workers(data_dir: Path) -> list[psutil.Process]:
@@ -44,7 +34,7 @@ def data_dir(tmp_path: Path) -> Iterator[Path]:
     yield folder
     for process in workers(folder):
         process.terminate()
-        process.wait(PATIENCE_S)
+        process.wait(60)
 
 
 def test_a_sweep_is_measured_by_one_worker_in_a_session_of_its_own(data_dir: Path) -> None:

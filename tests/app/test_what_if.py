@@ -1,16 +1,14 @@
 """The what-if page and its form: from the defaults to an answer, and what it says about what can't be done."""
 
 import tomllib
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from app import data, jobs, ui, what_if
+from app import ui, what_if
 from app.words import ENGLISH
 from runner.config import Length, RequestClass, parse_sweep
 from runner.simulator.capacity import capacity_per_s
@@ -20,22 +18,12 @@ from runner.simulator.schedulers.by_name import SCHEDULERS
 from storage.json_files import read_json
 from storage.side_files import list_sweeps
 from tests.support.finished_sweeps import finished_sweep
+from tests.support.pages import MAIN, data_dir, fine, started
 from tests.support.tables import make_config, make_request, make_tables
 
-MAIN = Path(jobs.__file__).with_name("main.py")
+__all__ = ["data_dir", "started"]  # fixtures
+pytestmark = pytest.mark.usefixtures("started")
 PROFILE = "kv_tokens = 40000\n[cost]\na = 10.0\nb = 0.2\nc = 0.1\n"
-Open = Callable[..., AppTest]
-
-
-@pytest.fixture
-def data_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty data folder, without sample sweeps; no worker is started."""
-    monkeypatch.setattr(data, "SAMPLES", tmp_path / "samples")
-    monkeypatch.setattr(jobs, "start_worker", lambda folder: SimpleNamespace(poll=lambda: None))
-    monkeypatch.setenv("GOODPUT_DATA", str(tmp_path / "data"))
-    for part in ("queue", "sweeps"):
-        (tmp_path / "data" / part).mkdir(parents=True)
-    return tmp_path / "data"
 
 
 def opened(*, few: bool = True, **state: object) -> AppTest:
@@ -47,11 +35,6 @@ def opened(*, few: bool = True, **state: object) -> AppTest:
     for key, value in state.items():
         at.session_state[key] = value
     return fine(at.switch_page(ui.WHAT_IF).run())
-
-
-def fine(at: AppTest) -> AppTest:
-    assert [e.message for e in at.exception] == []
-    return at
 
 
 def said(at: AppTest) -> str:

@@ -3,13 +3,12 @@
 import time
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from app import calibrating, data, jobs, ui
+from app import calibrating, ui
 from runner.calibration.held_out import stand_in
 from runner.calibration.profile_file import write_profile
 from runner.config import SweepConfig, parse_sweep
@@ -19,21 +18,12 @@ from runner.simulator.cost_model import CostModel
 from runner.simulator.presets import EngineProfile
 from runner.what_if import in_memory
 from tests.support.finished_sweeps import finished_sweep
+from tests.support.pages import MAIN, data_dir, started
 
-MAIN = Path(jobs.__file__).with_name("main.py")
+__all__ = ["data_dir", "started"]  # fixtures
+pytestmark = pytest.mark.usefixtures("started")
 COST = {"a": 10.0, "a_prefill": 12.0, "b": 0.2, "c": 0.3, "d": 2e-4, "e": 0.0}
 SERVER = {"kind": "llama_cpp", "url": "http://127.0.0.1:9"}
-
-
-@pytest.fixture
-def data_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty data folder, without sample sweeps; no worker is started."""
-    monkeypatch.setattr(data, "SAMPLES", tmp_path / "samples")
-    monkeypatch.setattr(jobs, "start_worker", lambda folder: SimpleNamespace(poll=lambda: None))
-    monkeypatch.setenv("GOODPUT_DATA", str(tmp_path / "data"))
-    for part in ("queue", "sweeps", "profiles"):
-        (tmp_path / "data" / part).mkdir(parents=True)
-    return tmp_path / "data"
 
 
 def config(**changes: Any) -> SweepConfig:  # noqa: ANN401  (any part of a sweep file)
@@ -58,6 +48,7 @@ def profile(data_dir: Path, **changes: Any) -> EngineProfile:  # noqa: ANN401
         "measured_up_to": {"prompt_tokens": 128, "seqs": 4, "context_tokens": 900}, "held_out": [row],
         "sweep_id": "held-out", **changes,
     }  # fmt: skip
+    (data_dir / "profiles").mkdir(exist_ok=True)
     write_profile(data_dir / "profiles" / "nas.toml", told)
     return EngineProfile(CostModel(**COST), 8192, False, "profile nas.toml")
 

@@ -11,10 +11,10 @@ from tests.cases.play import Outcome, play_all
 PATIENCE_S = 60.0
 
 
-@pytest.fixture(scope="session", autouse=True)
+@pytest.fixture(scope="session")
 def playing(request: pytest.FixtureRequest) -> Iterator["Future[dict[str, Outcome]] | None"]:
-    """Begins with the first test of the folder, in a process of its own: the slowest case takes 8 s, during which the
-    others are tested. Nothing is played when no selected test needs it."""
+    """Begins with the first test that asks for it, in a process of its own: the slowest case takes 8 s, during which
+    the cases about load are tested. Nothing is played when no selected test needs it."""
     if not any("played" in getattr(item, "fixturenames", ()) for item in request.session.items):
         yield None
         return

@@ -29,11 +29,11 @@ from storage.side_files import list_sweeps, status_of
 from storage.sweep_store import SCHEMA_VERSION, SweepStore
 from tests.app.views.made_up import made_up_result, windows
 from tests.cases.load_cases import load_cases
+from tests.support.patience import PATIENCE_S, until
 from tests.support.small_sweeps import quick_config
 from tests.support.tables import make_request
 
 CASES: dict[str, dict[str, Any]] = {case["id"]: case for case in load_cases()}
-PATIENCE_S = 60.0
 SHORT = {"duration_s": 0.5, "warmup_s": 0.1, "drain_s": 2.0}
 HOLD = """
 import sys, duckdb
@@ -141,10 +141,7 @@ def test_a_script_run_that_ends_does_not_end_the_sweep(case_id: str, data: Path)
     expected = CASES[case_id]["expected"]
     assert len(set(started)) == len(list_sweeps(data)) == expected["sweeps_running"]
     folder = data / "sweeps" / started[0]
-    deadline = time.monotonic() + PATIENCE_S
-    while status_of(folder) != "done":
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    until(lambda: status_of(folder) == "done")
     requests = read_sweep(folder).requests
     assert (len(requests) - int((requests["outcome"] == "ok").sum())) == expected["requests_lost"]
     assert len(requests) > 20

@@ -40,6 +40,7 @@ from tests.support.posting_server import Json, Reply, chat_answer, models, serve
 from tests.support.scripted_http import serving, take_request
 from tests.support.tables import CHAT, MS, SECOND, make_cell, make_config, make_request, make_tables
 
+pytestmark = pytest.mark.usefixtures("playing")  # the streams are played meanwhile
 CASES: dict[str, dict[str, Any]] = {case["id"]: case for case in load_cases()}
 CLOSED = {**CHAT, "weight": None, "closed": {"concurrency": 4}}
 CLOSED_CONFIG = make_config(classes=[CLOSED], grid={"max_num_seqs": [4]})

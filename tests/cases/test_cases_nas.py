@@ -6,7 +6,6 @@ import re
 import shutil
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,12 +22,12 @@ from tests.app.views.made_up import made_up_tables
 from tests.cases.load_cases import load_cases
 from tests.support.chromium import CHROMIUM, chromium
 from tests.support.finished_sweeps import finished_sweep
+from tests.support.patience import PATIENCE_S, until
 
 CASES: dict[str, dict[str, Any]] = {case["id"]: case for case in load_cases()}
 ROOT = Path(__file__).parents[2]
 RECIPE = (ROOT / "sample_data" / "nas" / "nginx.conf").read_text(encoding="utf-8")
 NGINX, QEMU = shutil.which("nginx", path=f"{os.environ['PATH']}:/usr/sbin"), shutil.which("qemu-x86_64")
-PATIENCE_S = 60.0
 AROUND = """
 daemon off; {user} worker_processes 1; pid {folder}/nginx.pid; error_log {folder}/error.log;
 events {{ worker_connections 128; }}
@@ -91,15 +90,6 @@ def answers(url: str) -> bool:
         return httpx.get(url, trust_env=False).status_code > 0
     except httpx.HTTPError:
         return False
-
-
-def until(look: Any) -> Any:  # noqa: ANN401
-    """What `look` finds, as soon as it finds something."""
-    deadline = time.monotonic() + PATIENCE_S
-    while not (found := look()):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-    return found
 
 
 @pytest.fixture(scope="module")

@@ -7,10 +7,14 @@ import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 PORT, LOAD_S = int(sys.argv[1]), float(sys.argv[2])
-CHUNKS = [
-    {"choices": [{"index": 0, "delta": {"content": "hello"}, "finish_reason": "stop"}]},
-    {"choices": [], "usage": {"prompt_tokens": 4, "completion_tokens": 1}},
-]
+COLD_PROMPT_TOKENS = 7777  # what the request that waited for the model is told, so that it is known again
+
+
+def chunks(prompt_tokens: int) -> list[dict[str, object]]:
+    return [
+        {"choices": [{"index": 0, "delta": {"content": "hello"}, "finish_reason": "stop"}]},
+        {"choices": [], "usage": {"prompt_tokens": prompt_tokens, "completion_tokens": 1}},
+    ]
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -22,10 +26,11 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         self.rfile.read(int(self.headers["Content-Length"]))
+        told = chunks(4 if Handler.loaded else COLD_PROMPT_TOKENS)
         if not Handler.loaded:
             time.sleep(LOAD_S)  # the model load itself
             Handler.loaded = True
-        self.answer(200, "".join(f"data: {json.dumps(chunk)}\n\n" for chunk in CHUNKS) + "data: [DONE]\n\n")
+        self.answer(200, "".join(f"data: {json.dumps(chunk)}\n\n" for chunk in told) + "data: [DONE]\n\n")
 
     def answer(self, status: int, body: str) -> None:
         self.send_response(status)

@@ -3,8 +3,6 @@
 import contextlib
 import shlex
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +11,6 @@ import psutil
 from runner.config import SweepConfig
 from tests.engines_support.sweeps import SCRIPTED_SERVER, sweep
 
-PATIENCE_S = 60.0
 SCRIPTED = shlex.join([sys.executable, str(SCRIPTED_SERVER)]) + " --port $GOODPUT_PORT"
 
 
@@ -50,11 +47,3 @@ def processes_with(text: str) -> list[psutil.Process]:
             if any(text in part for part in p.cmdline()) and p.status() != psutil.STATUS_ZOMBIE:
                 found.append(p)
     return found
-
-
-def until(true: Callable[[], object]) -> None:
-    """Looks again and again until it holds; the limit only ends a test that has failed."""
-    deadline = time.monotonic() + PATIENCE_S
-    while not true():
-        assert time.monotonic() < deadline, "the awaited state did not come"
-        time.sleep(0.02)

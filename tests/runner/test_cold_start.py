@@ -1,6 +1,7 @@
 """A cold model: its load is told beside the numbers and never inside them, whatever the dialect says about it."""
 
 import json
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,8 @@ from storage.queries import read_sweep
 from tests.support.small_sweeps import quick_raw
 from tests.support.tables import make_cell, make_request, make_tables
 
-COLD_S = 1.3
+COLD_S = 2.0
+COLD_PROMPT_TOKENS = 7777  # how the server marks who waited
 COLD_SERVER = Path(__file__).parents[1] / "engines_support" / "cold_server.py"
 
 
@@ -78,8 +80,8 @@ def test_one_cold_answer_in_many_is_said_although_it_is_no_reason_for_doubt() ->
 
 
 def test_the_first_request_after_each_start_is_in_no_figure(tmp_path: Path) -> None:
-    """An OpenAI-like server of which two settings are measured loads its model in 1.3 s at the first request after
-    each start and says nothing of it: no request of either cell waited so long, and each cell notes what was paid."""
+    """An OpenAI-like server of which two settings are measured loads its model in 2 s at the first request after each
+    start and says nothing of it: no request of either cell is the one that waited, and each notes what was paid."""
     port = free_port()
     raw = quick_raw(
         backend={"kind": "openai", "url": f"http://127.0.0.1:{port}"},
@@ -94,8 +96,8 @@ def test_the_first_request_after_each_start_is_in_no_figure(tmp_path: Path) -> N
     sweep_id = enqueue(data, parse_sweep(raw, "test"), "test")
     run_one(data, sweep_id, lambda _: None)
     tables = read_sweep(sweep_folder(data, sweep_id))
-    worst_s = ((tables.requests["first_chunk_ns"] - tables.requests["sent_ns"]) / 1e9).max()
-    assert worst_s < COLD_S
+    assert len(tables.requests) > 10
+    assert COLD_PROMPT_TOKENS not in set(tables.requests["prompt_tokens"])
     for cell in build_result(tables)["cells"]:
         assert (cell["status"], cell["failed"]) == ("ok", 0), cell["error_detail"]
-        assert [note for note in asides(cell) if "the first request waited 1." in note] != []
+        assert [note for note in asides(cell) if re.search(r"the first request waited \d+\.\d s", note)] != []

@@ -25,8 +25,9 @@ from runner.work import run_one
 from storage.data_folder import open_data_folder
 from storage.queries import read_sweep
 from storage.side_files import ask, read_lines, read_state, status_of
-from tests.engines_support.hooks import SCRIPTED, daemon_hooks, processes_with, until
+from tests.engines_support.hooks import SCRIPTED, daemon_hooks, processes_with
 from tests.engines_support.llama import llama_command, llama_installed
+from tests.support.patience import until
 from tests.support.small_sweeps import write_toml
 
 GOODPUT = [sys.executable, "-m", "app.cli"]
@@ -232,7 +233,7 @@ def measuring(folder: Path) -> bool:
 def test_a_killed_runner_leaves_its_server_to_the_next_one(data: Path, hooks: Path) -> None:
     """kill -9 in a cell: the server of the hooks lives on; resume runs the stop hook first and ends all of it."""
     port = free_port()
-    config = config_of(port, [1], daemon_hooks(hooks), duration_s=1.5)
+    config = config_of(port, [1], daemon_hooks(hooks), duration_s=3.0)
     folder = interrupted(data, config, signal.SIGKILL, measuring)
     assert port_is_taken("127.0.0.1", port)
     assert (hooks / "told").read_text().splitlines() == ["start 1"]
@@ -290,7 +291,7 @@ def test_another_sweep_ends_the_engine_of_a_killed_runner(
     port = free_port()
     serve = SCRIPTED.replace("$GOODPUT_PORT", "{port}")
     process = {"mode": "process", "command": ["sh", "-c", serve], "env": {"SEQS": "{max_num_seqs}"}}
-    first = interrupted(data, config_of(port, [1], process), signal.SIGKILL, measuring)
+    first = interrupted(data, config_of(port, [1], process, duration_s=30.0), signal.SIGKILL, measuring)
     assert port_is_taken("127.0.0.1", port)
     sweep = write_toml(tmp_path / "sweep.toml", raw_sweep(port, [4], process))
     capsys.readouterr()

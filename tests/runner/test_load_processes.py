@@ -5,7 +5,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from runner.queue import enqueue, sweep_folder
 from runner.work import run_one
 from storage.data_folder import open_data_folder
 from storage.queries import read_sweep
+from tests.support.patience import until
 from tests.support.small_sweeps import quick_config
 
 ASKED = ["request", "class_name", "scheduled_ns", "prompt_tokens_asked", "output_tokens_asked"]
@@ -56,14 +57,6 @@ def load_processes_of(parent: int) -> list[psutil.Process]:
         except psutil.Error:
             continue
     return found
-
-
-def wait_for(condition: Callable[[], object], limit_s: float = 60.0) -> None:
-    """Polls; the limit only ends a test that has failed."""
-    deadline = time.monotonic() + limit_s
-    while not condition():
-        assert time.monotonic() < deadline, "the awaited state did not come"
-        time.sleep(0.02)
 
 
 def gone(process: psutil.Process) -> bool:
@@ -203,7 +196,7 @@ def test_load_processes_end_with_a_killed_runner(tmp_path: Path) -> None:
         assert len(workers) == 2
         runner.kill()
         runner.wait()
-        wait_for(lambda: all(gone(p) for p in workers), 20)
+        until(lambda: all(gone(p) for p in workers), 20)
     finally:
         runner.kill()
         runner.wait()

@@ -24,13 +24,25 @@ def llama() -> Iterator[str]:
 
 
 def measured(url: str, folder: Path, shared_prefix_tokens: int, **backend: str) -> dict[str, Any]:
+    """A cell with eight answers or more, however long a busy machine takes for them."""
+    for duration_s in (1.5, 6.0, 20.0):
+        cell = one_cell(url, folder / str(duration_s), duration_s, shared_prefix_tokens, backend)
+        if cell["completed"] >= 8:
+            return cell
+    raise AssertionError("the server is too slow")
+
+
+def one_cell(
+    url: str, folder: Path, duration_s: float, shared_prefix_tokens: int, backend: dict[str, str]
+) -> dict[str, Any]:
     """The one cell of a sweep of prompts of about 300 tokens on a server that we did not start."""
+    folder.mkdir()
     config = parse_sweep(
         {
             "name": "prefix",
             "backend": {"kind": "llama_cpp", "url": url, **backend},
             "grid": {"max_concurrency": [2]},
-            "run": {"duration_s": 1.5, "warmup_s": 0.5, "drain_s": 5},
+            "run": {"duration_s": duration_s, "warmup_s": 0.5, "drain_s": 5},
             "classes": [
                 {
                     "name": "chat", "weight": 1, "prompt_tokens": 300, "output_tokens": 4,
@@ -45,7 +57,6 @@ def measured(url: str, folder: Path, shared_prefix_tokens: int, **backend: str) 
     run_one(data, sweep_id, lambda _: None)
     cell: dict[str, Any] = build_result(read_sweep(sweep_folder(data, sweep_id)))["cells"][0]
     assert (cell["status"], cell["failed"]) == ("ok", 0), cell["error_detail"]
-    assert cell["completed"] >= 8
     return cell
 
 

@@ -1,11 +1,13 @@
 """Sweeps wait in order, ids are safe, and one runner owns a data folder."""
 
+import contextlib
 import json
 import os
 import re
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -235,18 +237,20 @@ with hold_lock(Path({path!r})):
 """
 
 
+@contextlib.contextmanager
+def holder(folder: Path) -> Iterator["subprocess.Popen[str]"]:
+    """Another process that holds the lock until it reads a line, or is killed."""
+    command = [sys.executable, "-c", HOLDER.format(path=str(folder))]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == "held\n"
+        yield child
+
+
 def test_a_second_runner_is_told_who_is_first(tmp_path: Path) -> None:
     """Between two real processes only one holds the lock; the other is told command, pid and since when."""
-    child = subprocess.Popen(
-        [sys.executable, "-c", HOLDER.format(path=str(tmp_path))],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    with child:
-        assert child.stdout is not None
+    with holder(tmp_path) as child:
         assert child.stdin is not None
-        assert child.stdout.readline() == "held\n"
         with pytest.raises(BusyError) as e, hold_lock(tmp_path):
             pytest.fail("both hold the lock")
         assert re.search(rf"`goodput run`, process {child.pid}, since \d{{4}}-\d\d-\d\d \d\d:\d\d:\d\d", str(e.value))
@@ -260,15 +264,7 @@ def test_a_second_runner_is_told_who_is_first(tmp_path: Path) -> None:
 
 def test_a_killed_runner_leaves_no_lock(tmp_path: Path) -> None:
     """After SIGKILL of the holder the next runner gets the lock at once."""
-    child = subprocess.Popen(
-        [sys.executable, "-c", HOLDER.format(path=str(tmp_path))],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    with child:
-        assert child.stdout is not None
-        assert child.stdout.readline() == "held\n"
+    with holder(tmp_path) as child:
         child.kill()
         child.wait(timeout=60)
         with hold_lock(tmp_path):

@@ -177,15 +177,14 @@ def test_a_cell_that_is_given_up_leaves_nothing() -> None:
     assert sweep.run(plan_cells(sweep.config)[0], lambda: False) is None
 
 
-def test_a_server_that_is_not_ours_needs_a_profile(tmp_path: Path) -> None:
+def test_a_server_that_is_not_ours_needs_a_profile(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """One sentence and exit 2; with a cost model it runs, with the nearest scheduler, and says how to set it."""
     raw = quick_raw(backend=LLAMA, grid={"request_rate": [20.0]})
     sweep = write_toml(tmp_path / "llama.toml", raw)
-    done = simulate(sweep, tmp_path / "d")
-    assert done.returncode == 2
-    assert len(done.stderr.strip().splitlines()) == 1
-    assert "llama.toml" in done.stderr
-    assert "--profile" in done.stderr
+    assert main(["simulate", str(sweep), "--data", str(tmp_path / "d")]) == 2
+    (told,) = capsys.readouterr().err.strip().splitlines()
+    assert "llama.toml" in told
+    assert "--profile" in told
     assert not (tmp_path / "d").exists()
     profile = EngineProfile(CostModel(2.0, 0.01, knots=((1, 2.0), (8, 2.5))), 32_768, False, "profile x.toml")
     control = {"mode": "process", "command": ["llama-server", "-np", "{max_num_seqs}"]}
@@ -262,15 +261,15 @@ def test_samples_add_up_to_what_the_requests_got() -> None:
     assert [s.at_ns for s in rows.engine[:3]] == [0, 100_000_000, 200_000_000]
 
 
-def test_a_recorded_trace_is_replayed(tmp_path: Path) -> None:
+def test_a_recorded_trace_is_replayed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Arrivals and lengths of the file beside the sweep, at their own speed."""
     (tmp_path / "t.csv").write_text("arrival_s,prompt_tokens,output_tokens\n0.5,30,3\n0.75,40,5\n", encoding="utf-8")
     raw = quick_raw(
         grid={"load_scale": [1.0]}, classes=[{"name": "old", "trace": "t.csv", "prompt_tokens": 8, "output_tokens": 8}]
     )
-    done = simulate(write_toml(tmp_path / "v.toml", raw), tmp_path / "d", "--json")
-    assert done.returncode == 0, done.stderr
-    sweep_id = json.loads(done.stdout)["sweep_id"]
+    sweep = write_toml(tmp_path / "v.toml", raw)
+    assert main(["simulate", str(sweep), "--data", str(tmp_path / "d"), "--json"]) == 0
+    sweep_id = json.loads(capsys.readouterr().out)["sweep_id"]
     rows = read_sweep(tmp_path / "d" / "sweeps" / sweep_id).requests
     assert rows["scheduled_ns"].tolist() == [500_000_000, 750_000_000]
     assert rows["output_tokens"].tolist() == [3, 5]

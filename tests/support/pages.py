@@ -52,7 +52,7 @@ def opened(data_dir: Path, started: list[Path]) -> Open:
     """Opens a page, perhaps with a sweep and more in its address, and fails on any exception in it."""
 
     def open_page(page: str = ui.START, sweep: str | None = None, **query: str) -> AppTest:
-        at = AppTest.from_file(MAIN, default_timeout=30)
+        at = AppTest.from_file(MAIN, default_timeout=60)
         at.query_params.update({**({"sweep": sweep} if sweep is not None else {}), **query})
         at.run()
         return fine(at.switch_page(page).run() if page != ui.START else at)

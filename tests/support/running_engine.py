@@ -8,8 +8,8 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def running_engine(*flags: str) -> Iterator[str]:
-    """Its base URL, on a free port; it ends with the block."""
+def engine_process(*flags: str) -> Iterator[tuple["subprocess.Popen[str]", str, str]]:
+    """A running engine on a free port: (process, base URL, ready line); it ends with the block."""
     command = [sys.executable, "-m", "runner.simulator", "--port", "0", *flags]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True) as process:
         try:
@@ -17,6 +17,13 @@ def running_engine(*flags: str) -> Iterator[str]:
             line = process.stderr.readline()
             url = re.search(r"http://[\d.]+:\d+", line)
             assert url, line
-            yield url.group()
+            yield process, url.group(), line
         finally:
             process.kill()
+
+
+@contextmanager
+def running_engine(*flags: str) -> Iterator[str]:
+    """Its base URL."""
+    with engine_process(*flags) as (_, url, _line):
+        yield url

@@ -4,14 +4,16 @@
     unruly_engine.py --port N --behaviour NAME --memory FILE
 
 NAME: good | oom | flag | killed (it does not start) | never_ready | crash_at_once (at the first chat)
-| crash | crash_once | hang_once (after some chats).
+| crash | crash_once | hang_once | leave (after some chats; the last one in order, with all that it took answered).
 FILE remembers the starts of this behaviour, so that something happens once only.
 """
 
 import argparse
 import json
 import os
+import select
 import sys
+import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -57,6 +59,8 @@ class Handler(BaseHTTPRequestHandler):
         last = {"choices": [{"index": 0, "delta": {}, "finish_reason": "length"}], "usage": usage}
         lines = [f"data: {json.dumps(c)}\n\n" for c in (*chunks, last)]
         self.answer(200, "".join([*lines, "data: [DONE]\n\n"]), "text/event-stream")
+        if chats > CHATS and flags.behaviour == "leave":
+            threading.Thread(target=server.shutdown).start()
 
     def answer(self, status: int, body: str, kind: str = "application/json") -> None:
         self.send_response(status)
@@ -75,4 +79,9 @@ if flags.behaviour in LAST_WORDS:
     sys.exit(code)
 if flags.behaviour == "never_ready":
     time.sleep(600)
-ThreadingHTTPServer(("127.0.0.1", flags.port), Handler).serve_forever()
+server = ThreadingHTTPServer(("127.0.0.1", flags.port), Handler)
+server.daemon_threads = False
+server.serve_forever(poll_interval=0.02)
+while select.select([server.socket], [], [], 0)[0]:
+    server.handle_request()
+server.server_close()

@@ -19,7 +19,8 @@ from runner.engines.address import free_port, port_is_taken
 from runner.engines.orphan import PID_FILE, end_orphan, end_orphans
 from runner.engines.server import Server
 from runner.errors import SettingFailed
-from tests.engines_support.hooks import SCRIPTED, daemon_hooks, hooked_sweep, processes_with, script, until
+from tests.engines_support.hooks import SCRIPTED, daemon_hooks, hooked_sweep, processes_with, script
+from tests.support.patience import until
 from tests.support.posting_server import server as fixed_pages
 
 ROOT = Path(__file__).parents[3]

@@ -45,7 +45,7 @@ def test_a_silent_address_is_passed_over_after_a_short_wait() -> None:
         took = time.monotonic() - began
         assert sock.getpeername() == server.getsockname()
         sock.close()
-    assert 0.2 < took < 2
+    assert 0.2 < took < 10  # the kernel itself would try for two minutes
 
 
 def test_a_refused_address_is_passed_over_at_once() -> None:

@@ -369,12 +369,15 @@ def test_every_scheduler_serves(scheduler: str):
 
 async def static_answers() -> None:
     knobs = Knobs(2, max_model_len=64, batch_wait_ms=40)
+    apart = []
     async with serving(settings_of(CostModel(a=20, b=0), scheduler="static", knobs=knobs)) as (port, _):
         body = {"prompt": "a", "max_tokens": 4, "ignore_eos": True, "stream": True}
-        began = time.perf_counter()
-        times = await token_times(port, body)
-    assert times[0] - began > 0.118  # 40 of waiting for a second one, 4 iterations of 20
-    assert times[-1] - times[0] < 0.06
+        for _ in range(5):  # the machine may be busy in one of them
+            began = time.perf_counter()
+            times = await token_times(port, body)
+            assert times[0] - began > 0.118  # 40 of waiting for a second one, 4 iterations of 20
+            apart.append(times[-1] - times[0])
+    assert min(apart) < 0.03  # one by one it would be 60
 
 
 def test_a_static_batch_answers_at_its_end():
@@ -426,11 +429,12 @@ async def side_by_side() -> None:
     slow, fast = settings_of(CostModel(a=30, b=0)), settings_of(CostModel(a=10, b=0), scheduler="sarathi")
     async with serving(slow) as (slow_port, _), serving(fast) as (fast_port, service):
         body = {"prompt": "a", "max_tokens": 12, "ignore_eos": True, "stream": True}
+        began = time.perf_counter()
         times = await asyncio.gather(token_times(slow_port, body), token_times(fast_port, body))
         assert service.live.metrics.generation_tokens == 12
-    spans = [t[-1] - t[0] for t in times]
-    assert spans[0] > 11 * 0.030 - 0.02
-    assert spans[1] > 11 * 0.010 - 0.02
+    spans = [t[-1] - began for t in times]
+    assert spans[0] > 12 * 0.030 - 0.005
+    assert spans[1] > 12 * 0.010 - 0.005
     assert spans[0] > spans[1]
 
 
@@ -445,6 +449,7 @@ async def disaggregated() -> None:
     settings = settings_of(CostModel(a=20, b=0), scheduler="distserve", knobs=knobs)
     async with serving(settings) as (port, service):
         body = {"prompt": "a " * 10, "max_tokens": 6, "ignore_eos": True, "stream": True}
+        began = time.perf_counter()
         times = await token_times(port, body)
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(http_request("/v1/completions", {**body, "max_tokens": 1000}))
@@ -456,11 +461,11 @@ async def disaggregated() -> None:
 
         await until(idle)
         assert [lane.free_blocks for lane in service.live.engine.state.lanes] == [4096, 4096]
-    assert times[-1] - times[0] > 0.010 + 5 * 0.020 - 0.015
+    assert times[-1] - began > 0.020 + 0.010 + 5 * 0.020 - 0.005
 
 
 def test_distserve_over_http():
-    """The first gap has the move in it; a client that leaves frees its blocks on both instances."""
+    """Prompt, move and five more tokens take their time; a client that leaves frees its blocks on both instances."""
     asyncio.run(disaggregated())
 
 
@@ -494,10 +499,14 @@ def test_who_leaves_while_nothing_is_at_work_makes_room_at_once():
 async def first_token() -> None:
     async with serving(settings_of(CostModel(a=10, b=0.1), knobs=Knobs(max_num_batched_tokens=500))) as (port, _):
         body = {"prompt": "a " * 1000, "max_tokens": 2, "ignore_eos": True, "stream": True}
-        began = time.perf_counter()
-        first, second = await token_times(port, body)
-    assert 0.119 < first - began < 0.5
-    assert 0.129 < second - began < 0.6  # its own gap may be short: a late first token does not move the second
+        took = []
+        for _ in range(3):  # the machine may be busy in one of them
+            began = time.perf_counter()
+            first, second = await token_times(port, body)
+            # its own gap may be short: a late first token does not move the second
+            assert (first - began > 0.119, second - began > 0.129) == (True, True)
+            took.append(second - began)
+    assert min(took) < 0.6
 
 
 def test_a_long_prompt_takes_its_iterations():
