@@ -29,9 +29,9 @@ def _prepared(folder: str, stamp: tuple[int, int]) -> Prepared:
     return load_prepared(Path(folder))
 
 
-@st.cache_data(ttl=30, show_spinner=False)
+@st.cache_resource(ttl=30, show_spinner=False)  # of data it would say, before the server runs, that none does
 def servers() -> list[dict[str, Any]]:
-    """`app.backends.servers_here`, remembered for half a minute, for all visitors."""
+    """`app.backends.servers_here`, remembered for half a minute, for all visitors; to be read only."""
     return backends.servers_here()
 
 
