@@ -1,6 +1,9 @@
 """Streamlit's caches around app.data. A sweep is read once, however many sliders are moved."""
 
+import contextlib
 import json
+import threading
+from collections import deque
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -8,15 +11,37 @@ from typing import Any
 import streamlit as st
 
 from app import backends
-from app.data import is_import, load_prepared, result_of, stamp_of
+from app.data import is_import, is_sample, load_prepared, refuse_unfinished, result_of, stamp_of, state_of
 from app.imports import import_result, load_import, prepared_import
 from runner.analysis.compare import compare
 from runner.analysis.prepare import Prepared
+from runner.analysis.result import targets_of
 from runner.config import GapRule, Slo, SweepConfig
+from runner.kept_result import keep_result, kept_result
 from runner.simulated_sweep import VirtualSweep
 from runner.simulator.presets import EngineProfile
 from runner.simulator.step_log import StepLog
 from runner.what_if import cell_steps, in_memory
+from storage.errors import GoodputError
+
+SOON_S = 1.0
+MOST_SWEEPS = 3  # each takes about a hundred bytes a token
+_asked: deque[tuple[str, tuple[int, int]]] = deque(maxlen=MOST_SWEEPS)  # read, or about to be
+
+
+def prepare_soon(folder: Path) -> None:
+    """Reads a sweep in a moment, when its page is drawn, so that the first slider need not wait for it."""
+    if (asked := (str(folder), stamp_of(folder))) in _asked:
+        return
+    _asked.append(asked)
+    timer = threading.Timer(SOON_S, _prepare_quietly, asked)
+    timer.daemon = True
+    timer.start()
+
+
+def _prepare_quietly(folder: str, stamp: tuple[int, int]) -> None:
+    with contextlib.suppress(GoodputError):  # the page says so when somebody asks for it
+        _prepared(folder, stamp)
 
 
 def prepared(folder: Path) -> Prepared:
@@ -24,7 +49,7 @@ def prepared(folder: Path) -> Prepared:
     return _prepared(str(folder), stamp_of(folder))
 
 
-@st.cache_resource(max_entries=3, show_spinner=False)
+@st.cache_resource(max_entries=MOST_SWEEPS, show_spinner=False)
 def _prepared(folder: str, stamp: tuple[int, int]) -> Prepared:
     return load_prepared(Path(folder))
 
@@ -64,10 +89,33 @@ def _steps(
     return cell_steps(VirtualSweep(_config, _profile, {}), cell, from_ns, until_ns)
 
 
+def own_result(folder: Path) -> tuple[SweepConfig, dict[str, Any]]:
+    """A sweep's settings and its result with its own targets, to be read only: the kept one, where it is still what
+    judging it would give. Raises GoodputError."""
+    return _own_result(str(folder), stamp_of(folder))
+
+
+@st.cache_resource(max_entries=12, show_spinner=False)
+def _own_result(folder: str, stamp: tuple[int, int]) -> tuple[SweepConfig, dict[str, Any]]:
+    where = Path(folder)
+    refuse_unfinished(where)
+    if kept := kept_result(where):
+        return kept[0], {**kept[1], "status": state_of(where)}
+    whole = prepared(where)
+    own = result_of(whole, where)
+    if not is_sample(where):
+        keep_result(where, whole.tables.meta["config"], own)
+    return whole.config, own
+
+
 def result(
     folder: Path, targets: Mapping[str, Slo] | None = None, rule: GapRule | None = None, share: float | None = None
 ) -> dict[str, Any]:
     """`result_of` a sweep, or `import_result` of an import; to be read only. Raises GoodputError."""
+    if not is_import(folder) and rule is None:
+        config, own = own_result(folder)
+        if targets in (None, targets_of(config)) and share in (None, config.run.share_target):
+            return own
     asked = json.dumps({name: slo.model_dump(mode="json") for name, slo in (targets or {}).items()})
     key = "own" if targets is None else asked
     return _result(str(folder), stamp_of(folder), key, rule, share, targets)

@@ -118,10 +118,15 @@ def stamp_of(folder: Path) -> tuple[int, int]:
     return found.st_mtime_ns, found.st_size
 
 
-def load_prepared(folder: Path) -> Prepared:
-    """A finished sweep, ready to be scored. Raises BusyError while it is measured, StorageError if damaged."""
+def refuse_unfinished(folder: Path) -> None:
+    """Raises BusyError while the sweep is measured."""
     if state_of(folder) in LIVE:
         raise BusyError(f"sweep {folder.name} is being measured; its result is there when it ends")
+
+
+def load_prepared(folder: Path) -> Prepared:
+    """A finished sweep, ready to be scored. Raises BusyError while it is measured, StorageError if damaged."""
+    refuse_unfinished(folder)
     tables = read_sweep(folder)
     try:
         return prepare(tables)

@@ -42,6 +42,7 @@ STREAMLIT = {
     "server.headless": True,  # the browser is opened here, once the port is known
     "server.fileWatcherType": "none",
     "server.runOnSave": False,
+    "runner.magicEnabled": False,
     "server.enableStaticServing": False,
     "server.enableAgentApi": False,
     "server.showEmailPrompt": False,

@@ -164,7 +164,12 @@ def when(unix_ns: int) -> str:
 
 def status_text(status: str) -> str:
     """A status in the visitor's language."""
-    w = words()
+    return _status_texts(words().lang).get(status, status)
+
+
+@lru_cache
+def _status_texts(lang: str) -> dict[str, str]:
+    w = _words(lang)
     return {
         "queued": w.text("waiting"),
         "starting": w.text("starting"),
@@ -177,7 +182,7 @@ def status_text(status: str) -> str:
         "damaged": w.text("damaged"),
         "sample": w.text("sample"),
         "imported": w.text("imported"),
-    }.get(status, status)
+    }
 
 
 def status_badge(status: str) -> None:
@@ -207,12 +212,13 @@ def simulated(sweep: SweepSummary) -> str | None:
     return words().text("simulated") if sweep.simulated else None
 
 
-def chosen_sweep(usable: Sequence[str]) -> SweepSummary | None:
+def chosen_sweep(usable: Sequence[str], listed: Sequence[SweepSummary] | None = None) -> SweepSummary | None:
     """The sweep of the address (`?sweep=<id>`), else the newest with one of the states `usable`. None: there is none.
 
-    A wrong id in the address ends the page with one sentence, and so does an import where no page of it is.
+    `listed`: `all_results`, where the page has it already. A wrong id in the address ends the page with one sentence,
+    and so does an import where no page of it is.
     """
-    sweeps = {s.sweep_id: s for s in all_results(data_dir())}
+    sweeps = {s.sweep_id: s for s in (all_results(data_dir()) if listed is None else listed)}
     wanted = st.query_params.get("sweep")
     if wanted is None:
         return next((s for s in sweeps.values() if s.status in usable), None)

@@ -18,6 +18,7 @@ from runner.engines.orphan import end_orphan
 from runner.engines.server import Server
 from runner.environment import describe_machine
 from runner.errors import ConfigError
+from runner.kept_result import forget_result, keep_result
 from runner.live import LiveFeed, Progress
 from runner.loop import LOOK_S, Cells, FailedInRow, cell_line, too_many_failures
 from runner.plan import is_search, plan_cells
@@ -67,6 +68,7 @@ async def run_sweep(
     live = LiveFeed(folder, len(course.left()), on_progress, closed)
     for wish in get_args(Wish):
         withdraw(folder, wish)
+    forget_result(folder)
     live.write_state()
     asked_for = read_json(folder / SWEEP) or {}
     try:
@@ -299,7 +301,9 @@ def _mend_cell_lines(folder: Path, finished: Mapping[int, CellRecord], known: Se
 
 def _conclude(folder: Path) -> dict[str, Any]:
     """The result object; lines that cells.jsonl lacks (all of a simulated sweep) are added."""
-    result = build_result(read_sweep(folder))
+    tables = read_sweep(folder)
+    result = build_result(tables)
+    keep_result(folder, tables.meta["config"], result)
     told = {row.get("cell") for row in read_lines(folder, "cells.jsonl")}
     for row in result["cells"]:
         if row["cell"] not in told and row["status"] in FINISHED:

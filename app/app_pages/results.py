@@ -30,7 +30,8 @@ w = ui.words()
 # a setting's name is one long word: in a heading of the usual size it would be cut on a phone
 st.html("<style>@media (max-width: 640px) {.stMainBlockContainer h2 {font-size: 1.5rem}}</style>")
 READABLE = ("done", "stopped", "failed", "interrupted", "sample", "imported")
-chosen = ui.chosen_sweep(READABLE)
+everything = all_results(ui.data_dir())
+chosen = ui.chosen_sweep(READABLE, everything)
 if chosen is None:
     with st.container(border=True):
         ui.say(w.text("No results yet."), level=2)
@@ -38,7 +39,7 @@ if chosen is None:
         st.page_link(ui.START, label=w.text("Start a demo"))
         st.page_link(ui.NEW, label=w.text("Set up a sweep"))
     ui.stop()
-listed = {s.sweep_id: s for s in all_results(ui.data_dir()) if s.status in READABLE or s is chosen}
+listed = {s.sweep_id: s for s in everything if s.status in READABLE or s is chosen}
 listed.setdefault(chosen.sweep_id, chosen)
 
 
@@ -48,7 +49,7 @@ def other_sweep() -> None:
 
 
 st.session_state["which"] = chosen.sweep_id
-st.query_params["sweep"] = chosen.sweep_id
+links.show("sweep", chosen.sweep_id)
 st.selectbox(
     w.text("Sweep"), list(listed), key="which", format_func=lambda i: ui.label(listed[i]), on_change=other_sweep
 )
@@ -72,10 +73,11 @@ if chosen.status in ("stopped", "interrupted", "failed") and chosen.cells_done <
             ui.stop()
         ui.go_to(ui.LIVE, chosen.sweep_id)
 reading = st.empty()
-reading.skeleton(height=560)  # a large sweep takes a second or two to be read
+reading.skeleton(height=560)  # a large sweep of an older version takes a second or two to be read
+imported = is_import(chosen.folder)
 try:
-    imported = is_import(chosen.folder)
-    prepared = cache.requests_of(chosen.folder)
+    prepared = cache.requests_of(chosen.folder) if imported else None
+    config = None if imported else cache.own_result(chosen.folder)[0]
 except GoodputError as e:
     reading.empty()
     st.error(ui.plain(e))
@@ -89,8 +91,9 @@ with promised:
     ui.say(w.text("What was promised"), level=3)
     if imported:
         targets, rule, wanted = import_parts.promises(chosen, prepared, w)
-    elif prepared is not None:
-        targets, rule, wanted = result_parts.promises(prepared, chosen.sweep_id, w)
+    elif config is not None:
+        own, alpha = targets_of(config), config.run.share_target
+        targets, rule, wanted = result_parts.sliders(own, alpha, chosen.sweep_id, w)
 try:
     result = cache.result(chosen.folder, targets, rule, wanted)
 except GoodputError as e:
@@ -98,7 +101,7 @@ except GoodputError as e:
     ui.stop()
 said, pick, dark = verdict(result, w), c.chosen_cell(result), ui.dark()
 
-short = quick_check.sentence(c.cells_of(result), w) if prepared and is_quick_check(prepared.config) else None
+short = quick_check.sentence(c.cells_of(result), w) if config and is_quick_check(config) else None
 
 with answer, import_parts.guarded(imported, w):
     ui.say(short or said.headline, level=2)
@@ -138,32 +141,43 @@ def show_all() -> None:
 
 
 def look_closer(section: str) -> None:
-    """The section that is looked at. `prepared` is there where one of single requests is among them."""
+    """The section that is looked at."""
     if section == "latency":
         closer_parts.latency(result, w)
-    elif section == "spread" and prepared:
-        closer_parts.spread(prepared, result, w)
-    elif section == "time" and prepared:
-        closer_parts.where_time_goes(prepared, result, w)
+    elif section in ("spread", "time", "stalls", "cell"):
+        look_at_requests(section)
     elif section == "grid":
         closer_parts.grid(result, w)
     elif section == "share":
         closer_parts.by_class(result, w)
     elif section == "rules":
         closer_parts.by_rule(result, w)
-    elif section == "stalls" and prepared:
-        closer_parts.stalls(prepared, result, targets or targets_of(prepared.config), w)
     elif section == "batch":
         closer_parts.batch(result, w)
     elif section == "rates":
         closer_parts.largest_rates(result, w)
-    elif section == "cell" and prepared:
-        number = result_parts.cell_picker(result, w)
-        cell_parts.one_cell(prepared, result, number, targets or targets_of(prepared.config), rule, w)
     elif section == "numbers":
         numbers()
     else:
         result_parts.facts(flat_facts(result), w)
+
+
+def look_at_requests(section: str) -> None:
+    """A section of single requests, which are read when it is asked for."""
+    try:
+        whole = prepared or cache.prepared(chosen_folder)
+    except GoodputError as e:
+        st.error(ui.plain(e))
+        return
+    if section == "spread":
+        closer_parts.spread(whole, result, w)
+    elif section == "time":
+        closer_parts.where_time_goes(whole, result, w)
+    elif section == "stalls":
+        closer_parts.stalls(whole, result, targets or targets_of(whole.config), w)
+    else:
+        number = result_parts.cell_picker(result, w)
+        cell_parts.one_cell(whole, result, number, targets or targets_of(whole.config), rule, w)
 
 
 def numbers() -> None:
@@ -178,7 +192,7 @@ def numbers() -> None:
     result_parts.every_number(result, only, w, to_cell="cell" in sections)
 
 
-chosen_id = chosen.sweep_id
+chosen_id, chosen_folder = chosen.sweep_id, chosen.folder
 every_section = {
     "latency": w.text("First token and gaps"),
     "spread": w.text("Distributions"),
@@ -193,7 +207,7 @@ every_section = {
     "numbers": w.text("Every number"),
     "facts": w.text("Measured on"),
 }
-lacking = left_out(result, w, requests=prepared is not None)
+lacking = left_out(result, w, requests=not imported or prepared is not None)
 sections = {name: title for name, title in every_section.items() if name not in lacking}
 st.session_state.setdefault("frontier-key", "frontier-plot")
 with picture, st.container(key="frontier"), import_parts.guarded(imported, w):
@@ -239,3 +253,5 @@ elif not is_sample(chosen.folder):
                 st.error(ui.plain(e))
                 ui.stop()
             st.switch_page(ui.START)
+if not imported and not any(s.status in LIVE for s in everything):  # what is measured goes first
+    cache.prepare_soon(chosen.folder)

@@ -2,12 +2,14 @@
 
 import shutil
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from app import ui
+from app import cache, ui
 from runner.quick_check import quick_check
+from storage.errors import StorageError
 from storage.side_files import write_state
 from storage.tables import SweepTables
 from tests.app.views.made_up import made_up_tables
@@ -77,6 +79,20 @@ def test_the_back_button_brings_back_what_was_there(opened: Open, made: Path) ->
     at.query_params["section"] = "batch"
     fine(at.run())
     assert at.session_state["section"] == "batch"
+
+
+def test_a_kept_result_needs_no_look_at_requests(opened: Open, made: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A large sweep is shown at once; only what is asked of single requests is read, or says why it can't be."""
+    before = shown(opened(ui.RESULTS, "made-up"))
+    for remembered in (cache._own_result, cache._prepared):
+        remembered.clear()
+
+    def unreadable(folder: Path) -> NoReturn:
+        raise StorageError("the disk is gone")
+
+    monkeypatch.setattr(cache, "load_prepared", unreadable)
+    assert shown(opened(ui.RESULTS, "made-up")) == before
+    assert "the disk is gone" in opened(ui.RESULTS, "made-up", section="cell").error[0].value
 
 
 @pytest.mark.parametrize("section", ["spread", "time", "stalls", "cell"])

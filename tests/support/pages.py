@@ -24,6 +24,7 @@ def data_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     no_servers: list[dict[str, object]] = []
     monkeypatch.setattr(backends, "servers_here", lambda: no_servers)
     cache.servers.clear()
+    monkeypatch.setattr(cache, "prepare_soon", lambda folder: None)  # no thread outlives its test
     samples = tmp_path / "samples"
     samples.mkdir()
     shutil.copy(data.SAMPLES / "demo.toml", samples)
