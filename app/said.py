@@ -128,6 +128,9 @@ class _Teller:
         bare = value.strip(_AROUND)
         if part is not None:
             return value.replace(bare, part.text, 1)
+        if name == "kind" and bare:  # of an error, which has a name in every language
+            told = self._words.catalogue.gettext(bare.replace("_", " "))
+            return value if told == bare.replace("_", " ") else told
         if _THOUSANDS.fullmatch(bare) or (name.endswith(_WITH_UNIT) and _DECIMALS.fullmatch(bare)):
             return value.replace(bare, self._words.marked(bare))
         return value

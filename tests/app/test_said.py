@@ -12,8 +12,19 @@ from pydantic_core import _pydantic_core
 from app import start_failure, ui
 from app.data import report_html
 from app.export.redact import scrub
-from app.extract_said import ERRORS, PYDANTIC, error_arguments, is_sentence, said_templates, spoken, templates_in
+from app.extract_said import (
+    ERRORS,
+    PARTS,
+    PYDANTIC,
+    ROOT,
+    error_arguments,
+    is_sentence,
+    said_templates,
+    spoken,
+    templates_in,
+)
 from app.said import MOST_CHARS, template_of
+from app.views.cells import error_text
 from app.words import ENGLISH, load_words
 from storage.side_files import write_state
 from storage.tables import SweepTables
@@ -104,6 +115,16 @@ def test_what_a_server_wrote_stays_as_it_is(lang: str) -> None:
         assert words.said(evil) == evil
 
 
+def test_a_kind_of_error_has_a_name(lang: str) -> None:
+    """That of the lists of errors; a kind that nobody knows stays as it is."""
+    words = load_words(lang)
+    for kind in ("timeout", "rate_limited"):
+        told = words.said(f"no request was answered: 3 of 4 ended as {kind}")
+        assert error_text(kind, words) in told
+        assert kind not in told
+    assert "odd_kind" in words.said("no request was answered: 3 of 4 ended as odd_kind")
+
+
 def test_numbers_are_written_as_the_language_writes_them() -> None:
     """Amounts and thousands; what may be a version or an address is left alone."""
     words = load_words("pl")
@@ -170,6 +191,14 @@ def _as_said(argument: ast.expr) -> str | None:
         case ast.JoinedStr(values=parts):
             return "".join(str(p.value) if isinstance(p, ast.Constant) else "7" for p in parts)
     return None
+
+
+def test_no_part_of_a_sentence_is_dead() -> None:
+    """What is listed by hand, since it is too short to be found by itself, stands in the source somewhere."""
+    paths = [path for folder in ("runner", "storage") for path in (ROOT / folder).rglob("*.py")]
+    source = "".join(path.read_text(encoding="utf-8") for path in paths)
+    dead = {part for part in PARTS for literal in template_of(part).literals if literal not in source}
+    assert dead == set()
 
 
 def test_why_a_cell_failed_is_known_without_its_addresses() -> None:
