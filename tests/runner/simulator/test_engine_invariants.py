@@ -31,7 +31,8 @@ KV_TOKENS = 384
 OF_SCHEDULER = {
     "static": ["--max-model-len", "128", "--batch-wait-ms", "20"],
     "orca": ["--max-model-len", "128"],
-    "distserve": ["--kv-tokens", "1024"],  # enough for all seats: who is sent back to its prompt would hold none
+    # KV is enough for all seats: who is sent back to its prompt would hold none; slow, or nobody sees them wait
+    "distserve": ["--kv-tokens", "1024", "--cost", "a=40,b=0.01"],
     "llama_cpp": ["--kv-tokens", "1024"],  # each slot has its own part, of 128 tokens
 }
 BUDGETED = ("vllm_v0", "vllm_v1", "sarathi", "llama_cpp")
