@@ -101,7 +101,7 @@ class Slo(_Model):
     """First-token target T1, token-gap target T2, and the rule that turns gaps into yes or no."""
 
     ttft_ms: float = Field(gt=0, le=1000 * MOST_S)
-    gap_ms: float = Field(gt=0, le=1000 * MOST_S)
+    gap_ms: float = Field(ge=0.001, le=1000 * MOST_S)  # times are stored in µs
     rule: GapRule = "p99_gap"
     fluidity: float = Field(0.9, gt=0, le=1)  # used by rule = "fluidity" only
 

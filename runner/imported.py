@@ -54,7 +54,7 @@ def _unpacked(values: Sequence[Any]) -> Point:
 
 def config_of(file: ToolFile) -> SweepConfig:
     """A config that only carries what scoring asks of one: a class and its targets. It plans no cell of the import."""
-    told = {name: min(ms, 1000 * MOST_S) for name, ms in file.targets.items()}
+    told = {name: min(max(ms, 0.001), 1000 * MOST_S) for name, ms in file.targets.items()}
     slo = {"ttft_ms": TTFT_MS, "gap_ms": GAP_MS} | told
     rule = "mean_tpot" if "gap_ms" in told or file.rescoring == "mean_only" else "p99_gap"
     longest = max((run.duration_s or 0.0 for run in file.runs), default=0.0)

@@ -133,6 +133,7 @@ MISTAKES: list[tuple[str, Callable[[Raw], object], list[str]]] = [
     ("bursts beyond sense", lambda d: d["classes"][0].update(arrival="gamma", cv=1e9), ["classes.0.cv", "100"]),
     ("less than a token", lambda d: d["classes"][0].update(prompt_tokens={"p50": 1e-300, "p90": 5}), ["p50"]),
     ("endless target", lambda d: d["classes"][0].update(slo={"ttft_ms": 1e300, "gap_ms": 1}), ["ttft_ms"]),
+    ("gap of nothing", lambda d: d["classes"][0].update(slo={"ttft_ms": 1, "gap_ms": 1e-12}), ["gap_ms", "0.001"]),
     ("endless weight", lambda d: d["classes"][0].update(weight=1e308), ["classes.0.weight"]),
     (
         "endless wait",

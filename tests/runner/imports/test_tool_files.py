@@ -1,6 +1,7 @@
 """Other tools' files, read as they are and scored by our rules. Expected numbers are worked out in the comments."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -78,6 +79,13 @@ def test_a_wait_in_the_tools_own_client_counts_as_time_to_first_token() -> None:
     assert "client_queue" in file.badges
     (cell,) = result(file, targets={CLASS: Slo(ttft_ms=1000, gap_ms=700)})["cells"]
     assert cell["met"] == 3  # without the wait it would be 4
+
+
+@pytest.mark.parametrize("ms", [1e-12, 1e14])
+def test_targets_that_no_server_could_have_are_brought_within_bounds(ms: float) -> None:
+    """A foreign file may tell any number; its requests are scored all the same."""
+    file = replace(read("vllm_detailed.json"), targets={"ttft_ms": ms, "gap_ms": ms})
+    assert result(file)["cells"][0]["judged"] == 6
 
 
 def test_summaries_keep_the_tools_percentiles_and_no_goodput() -> None:
