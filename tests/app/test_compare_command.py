@@ -1,9 +1,8 @@
 """`goodput compare A B` as a script uses it: JSON alone on stdout, exit code 1 when B is worse, 2 for wrong usage."""
 
+import contextlib
 import json
 import shutil
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -15,7 +14,6 @@ from storage.side_files import write_state
 from tests.support.finished_sweeps import finished_sweep
 from tests.support.two_sweeps import slow, sweep_tables
 
-ROOT = Path(__file__).parents[2]
 RUNNING = {"status": "running"}
 
 
@@ -123,13 +121,14 @@ def test_a_comparison_that_crashes_is_no_regression(
     assert "of another version" in capsys.readouterr().err
 
 
-def test_a_full_disk_is_no_regression(data: Path) -> None:
+def test_a_full_disk_is_no_regression(
+    data: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The verdict can't be written: 2, not the 1 of "worse"."""
-    command = [sys.executable, "-m", "app.cli", "compare", "before", "after", "--data", str(data)]
-    with Path("/dev/full").open("w") as full:
-        done = subprocess.run(command, cwd=ROOT, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
-    assert done.returncode == 2
-    assert "can't be written" in done.stderr
+    with contextlib.suppress(OSError), Path("/dev/full").open("w") as full:
+        monkeypatch.setattr("sys.stdout", full)
+        assert compare(data, "before", "after") == 2
+    assert "can't be written" in capsys.readouterr().err
 
 
 def test_the_help_names_the_exit_codes(capsys: pytest.CaptureFixture[str]) -> None:

@@ -93,15 +93,9 @@ def test_files_of_other_tools_are_shown_as_far_as_they_go(
     assert "Imported from" in shown(at)
     assert says in shown(at)
     assert bool(at.select_slider) is sliders
+    assert ("Times against raw output" in shown(at)) is not sliders  # of summaries, in place of a goodput frontier
     at.session_state["section"] = "numbers"
     assert len(fine(at.run()).dataframe) > 0
-
-
-def test_summaries_are_drawn_by_the_times_they_state(opened: Open, data_dir: Path) -> None:
-    """No goodput, so no frontier: what the tool says of times stands in its place, and why."""
-    at = opened(ui.RESULTS, tool(data_dir, "vllm_summary.json"))
-    assert "which requests kept their promises can't be worked out" in shown(at)
-    assert "Times against raw output" in shown(at)
 
 
 @pytest.mark.parametrize(
@@ -109,7 +103,6 @@ def test_summaries_are_drawn_by_the_times_they_state(opened: Open, data_dir: Pat
     [
         ("vllm_detailed.json", ("spread", "stalls", "cell", "rules")),
         ("guidellm.json", ("latency", "time", "grid", "share")),
-        ("vllm_summary.json", ("facts",)),
     ],
 )
 def test_every_section_that_is_offered_opens(
@@ -149,16 +142,6 @@ def test_an_import_is_deleted_on_its_page(opened: Open, data_dir: Path, theirs: 
     fine(at.run())
     assert list_imports(data_dir) == []
     assert at.button(key="demo")
-
-
-def test_the_live_page_leads_from_an_import_to_its_results(
-    opened: Open, data_dir: Path, theirs: dict[str, bytes]
-) -> None:
-    """Nothing of it is measured here."""
-    import_id = taken(data_dir, "sweep.html", theirs["page"])
-    at = opened(ui.LIVE, import_id)
-    assert "the page Results shows it" in shown(at)
-    assert [link.proto.query_string for link in at.get("page_link")] == [f"sweep={import_id}"]
 
 
 def test_a_damaged_import_is_told_where_it_is_opened(opened: Open, data_dir: Path) -> None:
