@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable
 from io import TextIOWrapper
 from pathlib import Path
+from typing import NoReturn
 
 import app.commands as commands
 from app import calibrate_command as calibration
@@ -45,9 +46,16 @@ def main(argv: list[str] | None = None) -> int:
         return 1
 
 
+class _Parser(argparse.ArgumentParser):
+    """Says what is wrong in one sentence; argparse itself would put all flags before it."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.prog}: {message}; `{self.prog} --help` shows what there is\n")
+
+
 def parser() -> argparse.ArgumentParser:
     """All commands and their flags."""
-    top = argparse.ArgumentParser(
+    top = _Parser(
         prog="goodput",
         description="Finds the batch settings at which your own LLM server keeps its latency promises. "
         "Without a command it starts the dashboard.",

@@ -208,6 +208,28 @@ def test_every_command_of_the_interface_is_there() -> None:
         assert callable(parser().parse_args(line.split()).do)
 
 
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("run", "SWEEP.toml"),
+        ("rum sweep.toml", "'rum'"),
+        ("run s.toml --nope", "--nope"),
+        ("engine --port 99999", "99999 is above 65535"),
+        ("probe http://h --max-tokens many", "'many'"),
+        ("export ID --format xls -o x", "'xls'"),
+    ],
+)
+def test_a_flag_that_is_wrong_is_one_sentence(line: str, says: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """What is wrong and where the flags are shown, not all of them; exit code 2."""
+    with pytest.raises(SystemExit) as ended:
+        main(line.split())
+    assert ended.value.code == 2
+    (sentence,) = capsys.readouterr().err.splitlines()
+    assert sentence.startswith("goodput")
+    assert says in sentence
+    assert "--help` shows" in sentence
+
+
 def test_the_command_starts_without_the_heavy_libraries() -> None:
     """`goodput --help` and `goodput probe` must not wait for pandas, Streamlit or Plotly."""
     code = "import sys, app.cli; print([m for m in ('pandas', 'streamlit', 'plotly', 'duckdb') if m in sys.modules])"
