@@ -5,6 +5,7 @@ The kernel's stamp does not move when the event loop is late; without it (not Li
 
 import asyncio
 import contextlib
+import os
 import socket
 import struct
 import sys
@@ -100,14 +101,20 @@ async def connect(host: str, addresses: list[Address], check: Callable[[str], st
                 if error is None:
                     running |= done - {task}
                     return task.result()
-                reasons.append(str(error))
+                reasons.append(_reason(error))
     except OSError as e:
-        reasons.append(str(e))
+        reasons.append(_reason(e))
     finally:
         for task in running:
             task.add_done_callback(_close_late)
             task.cancel()
     raise OSError("; ".join(dict.fromkeys(reasons)) or f"{host} has no address")
+
+
+def _reason(error: BaseException) -> str:
+    """The system's own words: asyncio's have a number and the address once more."""
+    number = error.errno if isinstance(error, OSError) else None
+    return os.strerror(number) if number is not None and number > 0 else str(error)
 
 
 async def _connect_one(family: int, where: Any) -> socket.socket:  # noqa: ANN401 - socket addresses have no type

@@ -170,7 +170,8 @@ class StampedTransport(httpx.AsyncBaseTransport):
             kind, detail = "connect", f"TLS with {where} failed: {e.reason or e}"
         except (OSError, UnicodeError) as e:
             self._names.pop(origin[1:], None)  # the machine may have a new address
-            kind, detail = "connect", f"cannot connect to {where}: {e}{container_hint(origin[1])}"
+            why = getattr(e, "strerror", None) or e  # of a name that is not known
+            kind, detail = "connect", f"cannot connect to {where}: {why}{container_hint(origin[1])}"
         exchange.end_ns = monotonic_ns()
         raise ExchangeError(kind, detail, exchange)
 

@@ -589,6 +589,7 @@ def test_nobody_listening_is_a_connect_error() -> None:
         port = free.getsockname()[1]
     with pytest.raises(ExchangeError, match=f"127.0.0.1:{port}") as caught:
         asyncio.run(fetch(f"http://127.0.0.1:{port}"))
+    assert str(caught.value).partition(";")[0] == f"cannot connect to 127.0.0.1:{port}: Connection refused"
     assert caught.value.kind == "connect"
     assert caught.value.exchange is not None
     assert caught.value.exchange.sent_ns is None
