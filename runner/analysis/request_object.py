@@ -121,7 +121,11 @@ def _connect_ms(record: RequestRecord) -> float | None:
 
 
 def _last_chunk_ns(record: RequestRecord) -> int | None:
-    return None if record.first_chunk_ns is None else record.first_chunk_ns + 1000 * sum(record.chunk_deltas_us)
+    """Never after the end: gaps are kept in whole µs, so their sum may be half of one too long."""
+    if record.first_chunk_ns is None:
+        return None
+    last_ns = record.first_chunk_ns + 1000 * sum(record.chunk_deltas_us)
+    return last_ns if record.end_ns is None else min(last_ns, record.end_ns)
 
 
 def _after_sent(record: RequestRecord, at_ns: int | None) -> float | None:

@@ -91,6 +91,13 @@ def test_times_count_from_the_send_and_tpot_ends_at_the_last_chunk() -> None:
     assert shown["chunk_gaps_ms"] == [10] * 9
 
 
+def test_the_last_token_never_comes_after_the_end() -> None:
+    """Gaps are whole µs: their sum may be half of one longer than the time between the stamps."""
+    record = replace(GOOD, end_ns=(GOOD.first_chunk_ns or 0) + 1000 * sum(GOOD.chunk_deltas_us) - 400)
+    shown = request_object(record, "", "")
+    assert shown["last_token_ms"] == shown["e2e_ms"] == 190
+
+
 def test_a_request_that_never_connected_has_no_times() -> None:
     """No send, no latency."""
     refused = replace(RequestRecord(0, 0, "probe", 0, 0, 0, 0, end_ns=5), outcome="error", error_kind="connect")
