@@ -18,6 +18,7 @@ from runner.config import SweepConfig
 LOOP_LAG_MS = 100.0  # worst lateness of a timer in a second; more than one second in ten, but not a single hiccup
 HIT_SHARE = 0.01  # of the answers, whose times a hiccup may have spoilt
 CPU_SHARE = 0.9  # of one core: the event loop is one thread
+OTHERS_SHARE = 0.15  # of all processors: what an idle system does by itself is a tenth of that
 
 
 def cell_warnings(
@@ -33,6 +34,7 @@ def cell_warnings(
 ) -> list[MeasurementWarning]:
     values: dict[str, dict[str, Any] | None] = {
         "client_saturated": _client_saturated(client, span, rows),
+        "machine_busy": _machine_busy(base["others_share"]),
         "rate_not_reached": _rate_not_reached(rows, span),
         "server_serialises": _server_serialises(rows, base, span, setting),
         "metrics_lost": _metrics_lost(engine, span),
@@ -67,6 +69,18 @@ def _client_saturated(client: pd.DataFrame, span: tuple[float, float], rows: pd.
     answered = rows["completed"].to_numpy(dtype=bool) & rows["in_window"].to_numpy(dtype=bool)
     hit = int((hit_by_own_stalls(rows, client) & answered).sum())
     return {"loop_lag_ms": float(lags.max()), "cpu_share": cpu} if hit > HIT_SHARE * int(answered.sum()) else None
+
+
+def others_share(client: pd.DataFrame, span: tuple[float, float]) -> float | None:
+    """Mean share of all processors that programs other than ours and the server's kept busy; null if nobody looked."""
+    told = floats(client["others_share"])
+    at = floats(client["at_ns"])
+    inside = told[(at >= span[0]) & (at < span[1]) & ~np.isnan(told)]
+    return float(inside.mean()) if len(inside) else None
+
+
+def _machine_busy(share: float | None) -> dict[str, Any] | None:
+    return {"share": share} if share is not None and share >= OTHERS_SHARE else None
 
 
 def _rate_not_reached(rows: pd.DataFrame, span: tuple[float, float]) -> dict[str, Any] | None:

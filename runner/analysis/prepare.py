@@ -11,7 +11,7 @@ import pandas as pd
 from runner.analysis.bootstrap import blocks_of, slices_at
 from runner.analysis.bound import Evidence
 from runner.analysis.cell_numbers import cell_numbers, class_numbers, kernel_stamp_share
-from runner.analysis.cell_warnings import cell_warnings
+from runner.analysis.cell_warnings import cell_warnings, others_share
 from runner.analysis.dependence import crowd_effect, in_system
 from runner.analysis.engine import NO_ENGINE, engine_numbers, prefix_cache_hit_share, streams
 from runner.analysis.evidence import evidence
@@ -129,7 +129,7 @@ def _cell_facts(
     classes = {c.name: class_numbers(rows, gaps, whole, c.name, span, crowds.get(c.name, 1.0)) for c in config.classes}
     base = {**_origin(record), **whole}
     base |= {"engine": NO_ENGINE, "kernel_stamp_share": None}
-    base |= {"prefix_cache_hit_share": None, "prefix_cache_hit_share_intended": None}
+    base |= {"prefix_cache_hit_share": None, "prefix_cache_hit_share_intended": None, "others_share": None}
     base |= _cold_loads(rows)
     found: list[MeasurementWarning] = []
     lags, seen = np.zeros(0), None
@@ -142,6 +142,7 @@ def _cell_facts(
         base["kernel_stamp_share"] = kernel_stamp_share(rows)
         base["prefix_cache_hit_share"] = prefix_cache_hit_share(rows, engine, *span)
         base["prefix_cache_hit_share_intended"] = intended_hit_share(rows, config)
+        base["others_share"] = others_share(client, span)
         seen = evidence(rows, engine, base["engine"], dict(record["setting"]), config.backend, *span)
         lags = _send_lags_ms(rows)
         if record.get("error_kind") == "hopeless":

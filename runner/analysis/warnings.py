@@ -14,6 +14,10 @@ TEXTS: dict[str, tuple[str, str]] = {
         "Requests left late: send lag P99 was {send_lag_ms:.0f} ms, allowed are {allowed_ms:.0f} ms.",
         "Close other programs on this machine or lower the load.",
     ),
+    "machine_busy": (
+        "Other programs kept {share:.0%} of this machine's processors busy meanwhile.",
+        "Measure again when they have ended; where they always run, read the result as that of a shared machine.",
+    ),
     "rate_not_reached": (
         "Only {sent} of {scheduled} scheduled requests were sent inside the window.",
         "Lower the request rate or run Goodput Lab on a faster machine.",
@@ -129,6 +133,7 @@ INVALIDATING = frozenset(
 
 CELL_FLAGS = frozenset(TEXTS) - {
     "metrics_lost",
+    "machine_busy",
     "drift",
     "cut_short",
     "errors",

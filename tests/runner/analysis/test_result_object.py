@@ -262,6 +262,17 @@ def test_a_clean_cell_has_no_flag() -> None:
     assert cell["on_frontier"] is True
 
 
+@pytest.mark.parametrize(("share", "told"), [(0.5, True), (0.15, True), (0.1, False), (None, False)])
+def test_other_programs_on_the_machine_are_told_and_make_no_point_invalid(share: float | None, told: bool) -> None:
+    """From 15 % of all processors on; who always runs something else beside the server still gets an answer."""
+    client = [ClientSample(0, i * SECOND, 1.0, 0.1, 3, share) for i in range(100)]
+    cell = only_cell(steady(), client=client)
+    assert cell["others_share"] == (pytest.approx(share) if share is not None else None)
+    assert [w["type"] for w in cell["warnings"]] == (["machine_busy"] if told else [])
+    assert cell["flags"] == []
+    assert cell["on_frontier"] is True
+
+
 def test_a_busy_or_late_client_is_told() -> None:
     """A full core, or timers over 100 ms late in over a tenth of the seconds, saturate it; one hiccup does not."""
 
