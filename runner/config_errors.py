@@ -24,6 +24,8 @@ def plain_error(error: ValidationError) -> str:
         return f"{key}{'.' if key else ''}{first['msg']}"
     if first["type"] == "extra_forbidden":
         return f"{key} is not a known key; remove it or check its spelling"
+    if first["type"] in ("model_type", "dict_type"):
+        return f"{key or 'the file'} is {_short.repr(first['input'])}, where a table of keys must be"
     if first["type"] == "missing":
         return f"{key} is missing; add it"
     more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""

@@ -72,6 +72,9 @@ def test_warm_up_is_the_larger_of_30_s_and_a_tenth_but_at_most_a_quarter(duratio
 MISTAKES: list[tuple[str, Callable[[Raw], object], list[str]]] = [
     ("unknown key", lambda d: d.update(gird={}), ["gird", "not a known key"]),
     ("unknown key inside", lambda d: d["backend"].update(ulr="x"), ["backend.ulr", "not a known key"]),
+    ("a number for a table", lambda d: d.update(run=3), ["run is 3", "table of keys"]),
+    ("a word for a table", lambda d: d.update(classes=["chat"]), ["classes.0 is 'chat'", "table of keys"]),
+    ("a list for a grid", lambda d: d.update(grid=[1]), ["grid is [1]", "table of keys"]),
     ("missing part", lambda d: d.pop("classes"), ["classes", "missing"]),
     ("wrong type", lambda d: d.update(run={"duration_s": "long"}), ["run.duration_s", "number", "'long'"]),
     ("a number for a list", lambda d: d.update(grid={"request_rate": 3}), ["grid.request_rate", "list"]),
@@ -186,6 +189,7 @@ def test_a_saved_backend_brings_its_control_along() -> None:
         ("bad.toml", "name = ", "not valid TOML"),
         ("bad.json", "{", "not valid JSON"),
         ("latin.toml", b"name = '\xe6'", "cannot be read"),
+        ("list.json", "[]", "the file is .*, where a table of keys must be"),
     ],
 )
 def test_a_file_that_cannot_be_read_is_one_sentence(
