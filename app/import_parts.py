@@ -2,6 +2,7 @@
 
 import contextlib
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import streamlit as st
@@ -38,25 +39,37 @@ def promises(chosen: SweepSummary, prepared: Prepared | None, w: Words) -> Asked
     """Draws the sliders that its data allow; returns targets, rule and share wanted as they stand, all null while
     nothing was moved: then the result is the one that was imported. Raises StorageError."""
     document = cache.imported(chosen.folder)
-    result, kept = document["result"], document.get("rescoring")
-    tallies = sound_tallies(document.get("tallies")) if kept == "steps" else None
-    own = _page_targets(result, tallies)
+    kept = document.get("rescoring")
     if prepared is not None:
         asked = result_parts.promises(prepared, chosen.sweep_id, w, rules=kept == "full")
         unmoved = result_parts.own_promises(prepared)
-    elif tallies and own:
-        alpha = float(result.get("share_target") or 0.9)
-        steps = {k["name"]: (k["ttft_steps_ms"], k["gap_steps_ms"]) for k in tallies["classes"]}
-        asked = result_parts.sliders(own, alpha, chosen.sweep_id, w, rules=False, steps=steps)
-        unmoved = own, None, alpha
+    elif (page := page_promises(chosen.folder)) is not None:
+        asked, unmoved = page_sliders(chosen.folder, chosen.sweep_id, w), page
     else:
-        for sentence in target_sentences(result, w):
+        for sentence in target_sentences(document["result"], w):
             ui.say(sentence)
         ui.note(w.text("The file tells nothing of single requests, so other targets can't be tried."))
         return None, None, None
     if note := rescoring_note({"imported": {"rescoring": kept}}, w):
         ui.note(note)
     return (None, None, None) if asked == unmoved else asked
+
+
+def page_promises(folder: Path) -> result_parts.Promises | None:
+    """What the sliders of a shared page stand at before anybody moves one; null for all else. Raises StorageError."""
+    document = cache.imported(folder)
+    tallies = sound_tallies(document.get("tallies")) if document.get("rescoring") == "steps" else None
+    own = _page_targets(document["result"], tallies)
+    return (own, None, float(document["result"].get("share_target") or 0.9)) if own else None
+
+
+def page_sliders(folder: Path, key: str, w: Words) -> result_parts.Promises:
+    """Draws the sliders of a shared page, in its own steps. For one that has `page_promises`."""
+    document = cache.imported(folder)
+    classes = (sound_tallies(document.get("tallies")) or {"classes": []})["classes"]
+    own, _, alpha = page_promises(folder) or ({}, None, 0.9)
+    steps = {k["name"]: (k["ttft_steps_ms"], k["gap_steps_ms"]) for k in classes}
+    return result_parts.sliders(own, alpha, key, w, rules=False, steps=steps)
 
 
 def _page_targets(result: Mapping[str, Any], tallies: Mapping[str, Any] | None) -> dict[str, Slo]:

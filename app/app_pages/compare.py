@@ -2,7 +2,8 @@
 
 import streamlit as st
 
-from app import brush, cache, compare_parts, result_parts, ui
+from app import brush, cache, compare_parts, import_parts, result_parts, ui
+from app.data import is_import
 from app.views.overlay import alike, drawn, measure_titles, overlay_figure, pick_rows, pick_titles
 from storage.errors import GoodputError
 
@@ -54,13 +55,17 @@ with promised:
     ui.say(w.text("Judged by"), level=3)
     try:
         requests = cache.requests_of(one_side.folder)
+        page = import_parts.page_promises(one_side.folder) if is_import(one_side.folder) else None
     except GoodputError:
-        requests = None  # said below, where it is read
-    if requests is None:
+        requests, page = None, None  # said below, where it is read
+    if requests is None and page is None:
         ui.note(w.text("Each by its own targets: the first of them can't be judged again."))
     else:
         ui.note(w.text("The same targets for all; at first those of {name}.", name=one_side.name))
+    if requests is not None:
         targets, rule, wanted = result_parts.promises(requests, f"compare-{one_side.id}", w)
+    elif page is not None:
+        targets, rule, wanted = import_parts.page_sliders(one_side.folder, f"compare-{one_side.id}", w)
 read, results = compare_parts.results([known[i] for i in picked], targets, rule, wanted)
 if targets is not None and any((r.get("imported") or {}).get("rescoring") == "mean_only" for r in results):
     rule = "mean_tpot"

@@ -66,6 +66,19 @@ def test_a_shared_page_is_shown_with_its_sliders(opened: Open, data_dir: Path, t
     assert [m.value for m in fine(at.run()).metric] == before
 
 
+def test_a_shared_page_gives_a_comparison_its_targets(opened: Open, data_dir: Path, theirs: dict[str, bytes]) -> None:
+    """First among the sides, its sliders move all of them."""
+    export = taken(data_dir, "all.json", theirs["export"])
+    import_id = taken(data_dir, "sweep.html", theirs["page"])
+    at = opened(ui.COMPARE, sweeps=f"{import_id},{export}")
+    assert "The same targets for all" in shown(at)
+    before = list(at.dataframe[0].value["share"])
+    for name in ("chat", "rag"):
+        at.select_slider(key=f"ttft-{name}-compare-{import_id}").set_value(50.0)
+    after = list(fine(at.run()).dataframe[0].value["share"])
+    assert before[0] == before[1] != after[0] == after[1]
+
+
 def test_an_export_has_everything(opened: Open, data_dir: Path, theirs: dict[str, bytes]) -> None:
     """Its requests are all there: every section, a cell, a request; the address names it."""
     import_id = taken(data_dir, "all.json", theirs["export"])
