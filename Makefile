@@ -17,7 +17,7 @@ run: $(VENV)/.run
 
 test: $(VENV)/.dev
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy
-	@$(BIN)/python -m pytest -n 3 --no-loadscope-reorder $(ARGS)
+	@$(BIN)/python -m pytest -n 4 --no-loadscope-reorder $(ARGS)
 
 check lint: $(VENV)/.dev
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy

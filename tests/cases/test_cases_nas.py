@@ -147,6 +147,7 @@ def test_the_dashboard_works_behind_a_reverse_proxy(case_id: str, browser: Brows
 
 
 @pytest.mark.parametrize("case_id", ["E14"])
+@pytest.mark.timeout(300)
 def test_a_processor_without_avx_starts_or_is_told_why_not(case_id: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """On an emulated processor without AVX all libraries load; without SSE4.2 one message names package and flags."""
     if platform.machine() != "x86_64":
