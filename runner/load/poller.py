@@ -113,6 +113,7 @@ class Poller:
 def may_go_on(data: bytes) -> bool:
     """Whether more must come after this read of a chunked body: it holds neither its end nor what may be part of it.
 
-    The end is an empty chunk, with or without trailers, so a blank line; an end that was cut in two is a short read.
+    The end is an empty chunk, with or without trailers, so a blank line, whatever follows it in the same read; an end
+    that was cut in two is a short read.
     """
-    return data[-4:] != b"\r\n\r\n" and SHORT_READ_BYTES <= len(data) < READ_BYTES and b"[DONE]" not in data
+    return b"\r\n\r\n" not in data and SHORT_READ_BYTES <= len(data) < READ_BYTES and b"[DONE]" not in data

@@ -145,6 +145,7 @@ def test_reads_in_the_middle_of_a_stream_are_kept_with_their_stamps_until_one_mu
         (b"5\r\nabcde\r\n" * 4, True),
         (b"5\r\nabcde\r\n" * 4 + b"0\r\n\r\n", False),
         (b"5\r\nabcde\r\n" * 4 + b"0\r\nTrailer: yes\r\n\r\n", False),
+        (b"5\r\nabcde\r\n" * 4 + b"0\r\n\r\nHTTP/1.1 408 Request Timeout\r\n", False),  # a farewell behind the end
         (b"0\r\n", False),  # the first half of an end that was cut in two
         (b"\r\n", False),
         (b"6\r\n[DONE]\r\n20\r\n: a comment that makes it long enough\r\n", False),

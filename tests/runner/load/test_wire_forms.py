@@ -1,6 +1,7 @@
 """One answer in every form that HTTP/1.1 allows for it, over real sockets: the client reads the same from all."""
 
 import asyncio
+import contextlib
 
 import httpx
 import pytest
@@ -8,7 +9,7 @@ import pytest
 from runner.load.client import Result, Slot, Target, run_request
 from runner.load.transport import StampedTransport
 from runner.protocols.facts import Ask
-from tests.support.scripted_http import HEAD, scripted, serving
+from tests.support.scripted_http import HEAD, chunk, scripted, serving, take_request
 
 EVENTS = (
     b': ping\n\ndata: {"choices":[{"delta":{"role":"assistant","content":""}}]}\n\n',
@@ -19,6 +20,12 @@ EVENTS = (
 )
 CHUNKED = HEAD + b"Transfer-Encoding: chunked\r\n\r\n"
 WHOLE = b"".join(EVENTS)
+LINES = (
+    b'{"message":{"role":"assistant","content":"a word "},"done":false}\n',
+    b'{"message":{"role":"assistant","content":"a word "},"done":false}\n',
+    b'{"message":{"role":"assistant","content":""},"done":true,"done_reason":"stop","eval_count":2}\n',
+)
+FAREWELL = b"0\r\n\r\nHTTP/1.1 408 Request Timeout\r\nContent-Length: 7\r\n\r\nBye bye"
 
 
 def chunks(size: bytes = b"%x", end: bytes = b"0\r\n\r\n") -> bytes:
@@ -68,6 +75,28 @@ def test_the_form_of_an_answer_changes_nothing(form: str) -> None:
     assert record.sent_ns is not None
     assert record.end_ns is not None
     assert record.sent_ns < record.first_chunk_ns <= record.end_ns
+
+
+def test_what_a_server_says_behind_the_end_keeps_nobody_waiting() -> None:
+    """A farewell in the same packet as the end of the body, in a dialect without an end mark of its own lines."""
+
+    async def play(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await take_request(reader)
+        writer.write(CHUNKED)
+        for line in LINES:
+            await asyncio.sleep(0.02)
+            writer.write(chunk(line) + (FAREWELL if line is LINES[-1] else b""))
+            await writer.drain()
+        with contextlib.suppress(asyncio.CancelledError):
+            await reader.read()
+
+    async def run() -> Result:
+        async with serving(play) as url, httpx.AsyncClient(transport=StampedTransport(allow=())) as client:
+            target = Target(url, "ollama_chat", limit_s=60.0)
+            return await asyncio.wait_for(run_request(client, target, Ask("hello", "m", 8), Slot(0)), 30)
+
+    result = asyncio.run(run())
+    assert (result.record.outcome, result.record.token_events, result.text) == ("ok", 2, "a word a word ")
 
 
 @pytest.mark.parametrize(
