@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from runner.analysis.engine import restarted, streams
+from runner.analysis.engine import Samples, concurrency, restarted
 from runner.analysis.own_stalls import hit_by_own_stalls
 from runner.analysis.percentiles import nearest_rank
 from runner.analysis.prefix_cache import unplanned_hits
@@ -26,12 +26,15 @@ def cell_warnings(
     setting: dict[str, Any],
     rows: pd.DataFrame,
     base: dict[str, Any],
-    engine: pd.DataFrame,
+    engine: Samples,
     client: pd.DataFrame,
     config: SweepConfig,
     span: tuple[float, float],
     simulated: bool,
 ) -> list[MeasurementWarning]:
+    """In the order of the flags in a cell. `rows`, `engine`, `client`: of the cell; `span`: its window, ns since its
+    start; `base`: the cell's target-free numbers, with `engine` and the shares of kernel stamps and cached prompts.
+    """
     values: dict[str, dict[str, Any] | None] = {
         "client_saturated": _client_saturated(client, span, rows),
         "machine_busy": _machine_busy(base["others_share"]),
@@ -99,13 +102,13 @@ def _server_serialises(
     if setting.get("max_num_seqs") == 1:
         return None
     streamed = rows["completed"].to_numpy(dtype=bool) & (floats(rows["token_events"]) >= 2)
-    busy = streams(rows.assign(first_chunk_ns=rows["sent_ns"], last_chunk_ns=rows["end_ns"]), *span)
-    if int(streamed.sum()) < 4 or base["engine"]["streams_max"] != 1 or busy["streams_mean"] < 2.0:
+    mean, most = concurrency(floats(rows["sent_ns"]), floats(rows["end_ns"]), *span)
+    if int(streamed.sum()) < 4 or base["engine"]["streams_max"] != 1 or mean < 2.0:
         return None
-    return {"in_system": busy["streams_max"]}
+    return {"in_system": most}
 
 
-def _metrics_lost(engine: pd.DataFrame, span: tuple[float, float]) -> dict[str, Any] | None:
+def _metrics_lost(engine: Samples, span: tuple[float, float]) -> dict[str, Any] | None:
     """The server's own numbers came, and then did not until the window's end: 10 s and a quarter of it, or more."""
     told = floats(engine["at_ns"])[engine["source"].to_numpy(dtype=object) != "none"]
     if not len(told):

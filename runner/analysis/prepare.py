@@ -13,7 +13,7 @@ from runner.analysis.bound import Evidence
 from runner.analysis.cell_numbers import cell_numbers, class_numbers, kernel_stamp_share
 from runner.analysis.cell_warnings import cell_warnings, others_share
 from runner.analysis.dependence import crowd_effect, in_system
-from runner.analysis.engine import NO_ENGINE, engine_numbers, prefix_cache_hit_share, streams
+from runner.analysis.engine import NO_ENGINE, Samples, as_samples, engine_numbers, prefix_cache_hit_share, streams
 from runner.analysis.evidence import evidence
 from runner.analysis.gaps import Floats, Gaps, Ints, gap_table
 from runner.analysis.prefix_cache import intended_hit_share
@@ -79,7 +79,7 @@ def prepare(tables: SweepTables, only: int | None = None) -> Prepared:
         if untouched and waiting:  # all alike, and a plan may have thousands
             facts.append(_waits_too(waiting, record, rows))
             continue
-        engine = tables.engine[tables.engine["cell"] == cell]
+        engine = as_samples(tables.engine[tables.engine["cell"] == cell])
         client = tables.client[tables.client["cell"] == cell]
         facts.append(_cell_facts(record, requests.iloc[rows], rows, engine, client, config, simulated))
         waiting = facts[-1] if untouched else waiting
@@ -115,7 +115,7 @@ def _cell_facts(
     record: dict[Any, Any],
     rows: pd.DataFrame,
     place: slice,
-    engine: pd.DataFrame,
+    engine: Samples,
     client: pd.DataFrame,
     config: SweepConfig,
     simulated: bool,
