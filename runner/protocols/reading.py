@@ -112,9 +112,11 @@ def _read_json(
 
 
 def _take_event(stamp: int, name: str, text: str, take: Take, answer: Answer) -> None:
-    if answer.ended:
-        return
     chunk = _load(text)
+    if answer.ended:
+        if isinstance(chunk, dict) and not answer.usage:  # some servers count only when they are done
+            answer.note_usage(chunk.get("usage"))
+        return
     if isinstance(chunk, dict):
         _take_chunk(stamp, name, text, chunk, take, answer)
     elif text.strip() == "[DONE]":

@@ -97,6 +97,15 @@ def test_nothing_counts_after_the_end_mark() -> None:
     assert facts.text == "a"
 
 
+def test_a_usage_behind_the_end_mark_counts_if_there_was_none() -> None:
+    """Usage may come anywhere; text there is still none of the answer's, nor is a second count."""
+    late = delta(content="more") | {"usage": {"completion_tokens": 7, "prompt_tokens": 3}}
+    facts = read(sse(delta(content="a"), delta(finish="stop"), "[DONE]", late, done=False))
+    assert (facts.text, facts.output_tokens, facts.output_tokens_source) == ("a", 7, "usage")
+    told = {"choices": [], "usage": {"completion_tokens": 1}}
+    assert read(sse(delta(content="a"), told, "[DONE]", late, done=False)).output_tokens == 1
+
+
 def test_text_after_an_error_does_not_count_and_the_first_error_stands() -> None:
     """The error is the end of the answer."""
     facts = read(sse(delta(content="a"), {"error": "first"}, delta(content="b"), {"error": {"code": 503}}))
