@@ -19,7 +19,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -121,7 +121,8 @@ def walk(page: Page, home: str, step: int) -> None:
     page.goto(f"{home}/{WALK[step % len(WALK)]}", wait_until="commit")
     page.wait_for_timeout(1500)
     page.goto(f"{home}/{WALK[(step + 1) % len(WALK)]}", wait_until="commit")
-    page.go_back(wait_until="commit")
+    with suppress(Error):  # the browser itself may still be busy with the page before
+        page.go_back(wait_until="commit")
     page.wait_for_timeout(500)
 
 
