@@ -78,8 +78,8 @@ def test_forbidden_addresses_are_not_contacted_and_the_reason_is_told() -> None:
 
 def test_every_reason_is_named() -> None:
     """Of an address where nobody listens and one that must not be contacted the error holds both reasons."""
+    where: list[Address] = [closed_address(), (socket.AF_INET, ("127.0.0.3", 1))]
     with pytest.raises(OSError, match=os.strerror(errno.ECONNREFUSED)) as caught:
-        where = [closed_address(), (socket.AF_INET, ("127.0.0.3", 1))]
         asyncio.run(connect("two.test", where, lambda address: "not this one" if address.endswith("3") else None))
     assert "not this one" in str(caught.value)
 
