@@ -53,7 +53,8 @@ NOT_SAID: dict[str, tuple[str, ...]] = {  # several words, but nobody reads them
 }
 # how sentences are put together, and what stands in them: a hole `said` is a sentence itself
 PARTS = (
-    "{where}: {said}", "{said}; {more}", "{before}; {said}", "{said}, not {value}", "{said} (and {n} more)",
+    "{where}: {said}", "{said}; {more}", "{before}; {said}", "{said}: {what}",
+    "{said}, not {value}", "{said} (and {n} more)",
     "{key_word} to {value_word}", "{key_word} to {value_word}, {more}", "{key_word} to {value_word} and {more}",
     "(process {pid_word})", "{name}, process {pid_word}", "process {pid_word}", "signal {number_word}",
     "{path_word} says {status_word}",
@@ -63,23 +64,21 @@ PARTS = (
 # pydantic's words for a value, as runner.config_errors begins them
 PYDANTIC = (
     "input should be greater than {gt}", "input should be greater than or equal to {ge}",
-    "input should be less than {lt}", "input should be less than or equal to {le}",
-    "input should be a finite number", "input should be a valid number",
-    "input should be a valid number, unable to parse string as a number",
+    "input should be less than {lt}", "input should be less than or equal to {le}", "input should be a finite number",
+    "input should be a valid number", "input should be a valid number, unable to parse string as a number",
     "input should be a valid integer", "input should be a valid integer, unable to parse string as an integer",
-    "input should be a valid integer, got a number with a fractional part",
-    "input should be a valid string", "input should be a valid boolean", "input should be a valid dictionary",
-    "input should be a valid dictionary or instance of {class_name}", "input should be a list, such as {example}",
-    "{name} is {value}; give a number",
-    "string should match pattern '{pattern}'", "string should have at least {min_length} character",
-    "string should have at least {min_length} characters", "string should have at most {max_length} characters",
-    "input should be {expected}",
+    "input should be a valid integer, got a number with a fractional part", "input should be a valid string",
+    "input should be a valid boolean", "input should be a list, such as {example}",
+    "{name} is {value}; give a number", "string should match pattern '{pattern}'",
+    "string should have at least {min_length} character", "string should have at least {min_length} characters",
+    "string should have at most {max_length} characters", "input should be {expected}",
 )  # fmt: skip
 # the system's words, where a file or a server is not as it should be
 SYSTEM = (
     "Permission denied", "No such file or directory", "Is a directory", "Not a directory", "No space left on device",
-    "Read-only file system", "Connection refused", "No route to host", "Network is unreachable",
-    "[Errno {number}] {said}", "[Errno {number}] Connect call failed {address}", "Name or service not known",
+    "Read-only file system", "Connection refused", "Connection reset by peer", "Connection timed out", "Broken pipe",
+    "No route to host", "Network is unreachable", "[Errno {number}] {said}",
+    "[Errno {number}] Connect call failed {address}", "Name or service not known",
     "Temporary failure in name resolution", "Exec format error",
 )  # fmt: skip
 _NOT_LOOKED_INTO = {  # calls whose strings are for a terminal, are patterns, or are translated already

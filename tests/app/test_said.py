@@ -26,6 +26,8 @@ from app.extract_said import (
 from app.said import MOST_CHARS, template_of
 from app.views.cells import error_text
 from app.words import ENGLISH, load_words
+from runner.config import parse_sweep
+from runner.errors import ConfigError
 from storage.side_files import write_state
 from storage.tables import SweepTables
 from tests.app.views.made_up import made_up_tables
@@ -224,6 +226,31 @@ def test_words_of_pydantic_are_as_it_says_them() -> None:
     known = {re.sub(r"\{\w+\}", "{}", t[0].lower() + t[1:]) for t in plural}
     ours = {re.sub(r"\{\w+\}", "{}", t) for t in PYDANTIC if "give a number" not in t and "a list, such as" not in t}
     assert ours - known == set()
+
+
+WRONG: dict[str, dict[str, object]] = {
+    "repeats": {"run": {"repeats": 0}}, "half": {"run": {"repeats": 1.5}}, "no number": {"run": {"repeats": "x"}},
+    "true": {"run": {"repeats": True}}, "float": {"run": {"duration_s": "x"}}, "long": {"run": {"duration_s": 1e9}},
+    "infinite": {"run": {"duration_s": float("inf")}}, "share": {"run": {"share_target": 1}}, "table": {"run": 3},
+    "kind": {"backend": {"kind": "x"}}, "bool": {"run": {"find_rate": 3}}, "empty": {"name": ""},
+    "name": {"name": "n" * 300}, "no text": {"name": 3}, "key": {"backend": {"kind": "openai", "api_key_env": "a b"}},
+    "command": {"control": {"mode": "process", "command": "x"}}, "grid": {"grid": {"request_rate": [{}]}},
+    "list": {"grid": {"request_rate": 1}}, "missing": {"classes": [{}]}, "class": {"classes": [{"name": "A b"}]},
+    "two": {"grid": {"kv_tokens": [1, 1]}}, "hour": {"run": {"stop_by": "noon"}}, "unsaved": {"backend": "nas"},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("wrong", WRONG.values(), ids=WRONG)
+def test_what_is_wrong_in_a_sweep_file_is_told(wrong: dict[str, object], lang: str) -> None:
+    """All of it: what the library that reads it says too, with the place before and the value behind."""
+    chat = {"name": "chat", "weight": 1, "prompt_tokens": 9, "output_tokens": 9}
+    right = {"name": "n", "backend": {"kind": "simulated"}, "grid": {"request_rate": [1]}, "classes": [chat]}
+    with pytest.raises(ConfigError) as found:
+        parse_sweep({**right, **wrong}, "sweep.toml")
+    told = load_words(lang).said(found.value)
+    assert told.startswith("sweep.toml: ")
+    for english in ("input", "should", "must", "string", " not ", " and ", " is ", "give", "write"):
+        assert english not in told
 
 
 def test_an_unknown_key_is_told_on_the_page(opened: Open, data_dir: Path, lang: str) -> None:
