@@ -100,7 +100,7 @@ def ended_rows(rows: Sequence[Line], words: Words) -> list[dict[str, Any]]:
     return [
         {
             "cell": c.shown_number(r["cell"]),
-            "setting": c.setting_name(r.get("setting") or {}, keys, words),
+            "setting": _values(r.get("setting") or {}, keys) or c.setting_name({}, keys, words),
             "load": c.load_name(r, words),
             "goodput": words.per_s(r.get("goodput_per_s"), "req") if r.get("status") == "ok" else c.failure(r, words),
             "share": words.share(r.get("share")),
@@ -108,6 +108,11 @@ def ended_rows(rows: Sequence[Line], words: Words) -> list[dict[str, Any]]:
         }
         for r in latest
     ]
+
+
+def _values(setting: Mapping[str, Any], keys: Sequence[str]) -> str:
+    """`32 · 512`, as in the legend of the figure beside the table, whose title names the keys."""
+    return " · ".join(str(setting[key]) for key in keys if key in setting)
 
 
 def ended_titles(words: Words) -> dict[str, str]:

@@ -19,6 +19,8 @@ from storage.side_files import LIVE, SweepSummary, ask, asked, read_lines, read_
 
 w = ui.words()
 LOOK_EVERY_S = 2.0  # drawing costs time on the machine that measures
+# fixed: Streamlit sizes columns by what they hold at first, which is nothing
+WIDTHS_PX = {"cell": 50, "setting": 85, "load": 80, "goodput": 95, "share": 105, "ttft": 85}
 WATCHED = ("queued", *LIVE)
 chosen = ui.chosen_sweep(WATCHED)
 if chosen is None:
@@ -120,7 +122,8 @@ def so_far(rows: list[dict[str, Any]]) -> None:
         titles = status.ended_titles(w)
         st.dataframe(
             pd.DataFrame(status.ended_rows(rows, w), columns=list(titles)),
-            hide_index=True, height=360, column_config=titles, key="live-cells", alt=w.text("cells that ended"),
+            hide_index=True, height=360, key="live-cells", alt=w.text("cells that ended"),
+            column_config={key: st.column_config.Column(title, width=WIDTHS_PX[key]) for key, title in titles.items()},
         )  # fmt: skip
 
 

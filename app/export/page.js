@@ -271,6 +271,7 @@
     const position = pick && (pick.raw - Math.min(...most)) / (Math.max(...most) - Math.min(...most));
     of("pick").textposition = same && position > 0.7 ? "top left" : same && position < 0.3 ? "top right" : "top center";
     place(of("raw"), same ? null : raw, of("raw").meta.label);
+    of("raw").textposition = raw && raw.goodput < 0.15 * top ? "top left" : "bottom left";
     fig.layout.yaxis.range = [-0.04 * top, 1.18 * top];
   };
 

@@ -10,6 +10,8 @@ from app.views import theme
 from app.views.frontier import HOVER, hover_data
 from app.words import ENGLISH, NOTHING, Words
 
+LEGEND_LETTERS = 40  # of a line: what fits beside its mark on a phone
+
 
 def measure_titles(words: Words = ENGLISH, percentile: str = "p95") -> dict[str, str]:
     """What can be drawn against raw output."""
@@ -131,7 +133,7 @@ def _add_points(
         },
         customdata=rows,
         hovertemplate=HOVER,
-        name=theme.plain(name),
+        name=theme.folded(name, LEGEND_LETTERS),
         legendgroup=name,
         meta={"role": "points"},
     )
