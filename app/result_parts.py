@@ -75,6 +75,22 @@ def sliders(
     return moved, None if rule == OWN else rule, wanted
 
 
+def as_they_stand(own: Mapping[str, Slo], alpha: float, sweep_id: str) -> Promises:
+    """What `sliders` returns, before they are drawn."""
+
+    def value(key: str, unmoved: Any) -> Any:  # noqa: ANN401  (a slider's value is of any type)
+        return st.session_state.get(f"{key}-{sweep_id}", unmoved)
+
+    moved = {
+        name: slo.model_copy(
+            update={"ttft_ms": value(f"ttft-{name}", slo.ttft_ms), "gap_ms": value(f"gap-{name}", slo.gap_ms)}
+        )
+        for name, slo in own.items()
+    }
+    rule = value("rule", OWN)
+    return moved, None if rule == OWN else rule, value("alpha", alpha)
+
+
 def _targets(name: str, slo: Slo, sweep_id: str, w: Words, steps: Steps) -> Slo:
     ui.say(name, level=5)
     ttft = st.select_slider(
@@ -109,7 +125,7 @@ def tiles(cell: c.Cell, w: Words) -> None:
         w.text("gap, p95"): c.percentile_text(felt, "gap_ms", "p95", w),
         w.text("raw output"): w.per_s(cell.get("output_tok_per_s"), "tok"),
     }
-    with st.container(horizontal=True, gap="medium"):
+    with st.container(horizontal=True, gap="medium", key="tiles"):
         for title, value in shown.items():
             st.metric(title, value, width="content")
 

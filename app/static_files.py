@@ -1,8 +1,9 @@
 """Streamlit's own scripts, styles and fonts: most of what a first visit loads, ten megabytes in a hundred files.
 
 Streamlit hands them out unpacked, in slices of 64 KB that each wait for a thread. Here each is sent in one piece,
-packed for those who come over a network, and the pages with figures name Plotly's script before anything has asked for
-it: the browser loads it while the server still reads the sweep.
+packed for those who come over a network, and pages name what they need late before anything has asked for it: what
+brings our styles, or all of a page jumps when they come, and Plotly's script, which the browser then loads while the
+server still reads the sweep.
 """
 
 import gzip
@@ -19,6 +20,8 @@ TYPES = {".js": "text/javascript", ".css": "text/css", ".woff2": "font/woff2"}
 PACKED = (".js", ".css")
 PACK_LEVEL = 6
 FOREVER = "public, immutable, max-age=31536000"  # their names change with their content
+STYLING = ("Html.", "purify.es.")  # how Streamlit's scripts that put `st.html` into a page begin
+DRAWING = ("PlotlyChart.",)
 WITH_FIGURES = ("results", "live", "compare", "what-if")  # pages, by their addresses
 
 
@@ -32,7 +35,7 @@ class WholeFiles:
         found = sorted(p for p in (root / "static").rglob("*") if p.suffix in TYPES)
         self._files = {self._prefix + p.relative_to(root).as_posix(): p for p in found}
         self._packed: dict[Path, bytes] = {}  # as many as there are files: four megabytes when all pages were opened
-        self._early = early_scripts(root)
+        self._early = {drawn: early_scripts(root, STYLING + DRAWING * drawn) for drawn in (False, True)}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or scope["method"] not in ("GET", "HEAD"):
@@ -41,10 +44,9 @@ class WholeFiles:
         path = self._files.get(scope["path"])
         if path is not None and "range" not in Headers(scope=scope):
             await (await self._answer(path, scope))(scope, receive, send)
-        elif scope["path"].removeprefix(self._prefix) in WITH_FIGURES:
-            await self._app(scope, receive, self._naming_scripts(send))
         else:
-            await self._app(scope, receive, send)
+            drawn = scope["path"].removeprefix(self._prefix) in WITH_FIGURES
+            await self._app(scope, receive, self._naming(self._early[drawn], send))
 
     async def _answer(self, path: Path, scope: Scope) -> Response:
         headers = {"Cache-Control": FOREVER}
@@ -57,20 +59,22 @@ class WholeFiles:
                 return Response(self._packed[path], 200, headers, TYPES[path.suffix])
         return Response(await run_in_threadpool(path.read_bytes), 200, headers, TYPES[path.suffix])
 
-    def _naming_scripts(self, send: Send) -> Send:
+    def _naming(self, scripts: str, send: Send) -> Send:
         async def sending(message: Message) -> None:
-            if message["type"] == "http.response.start" and self._early:
-                MutableHeaders(scope=message).append("Link", self._early)
+            if scripts and message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                if headers.get("content-type", "").startswith("text/html"):
+                    headers.append("Link", scripts)
             await send(message)
 
         return sending
 
 
-def early_scripts(root: Path) -> str:
-    """The `Link` header that names what pages with figures load late, relative to a page's address; empty where this
-    Streamlit names its scripts otherwise."""
-    found = sorted((root / "static" / "js").glob("PlotlyChart.*.js"))
-    return ", ".join(f"<./static/js/{p.name}>; rel=modulepreload" for p in found)
+def early_scripts(root: Path, begins: tuple[str, ...]) -> str:
+    """The `Link` header that names the scripts whose names begin so, relative to a page's address; empty where this
+    Streamlit names them otherwise."""
+    found = [p.name for begin in begins for p in sorted((root / "static" / "js").glob(f"{begin}*.js"))]
+    return ", ".join(f"<./static/js/{name}>; rel=modulepreload" for name in found)
 
 
 def wants_packed(scope: Scope) -> bool:

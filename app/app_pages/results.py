@@ -87,13 +87,13 @@ reading.empty()
 
 answer = st.container()
 picture, promised = st.columns([2, 1], gap="large")
-with promised:
-    ui.say(w.text("What was promised"), level=3)
-    if imported:
+if config is None:
+    with promised:
+        ui.say(w.text("What was promised"), level=3)
         targets, rule, wanted = import_parts.promises(chosen, prepared, w)
-    elif config is not None:
-        own, alpha = targets_of(config), config.run.share_target
-        targets, rule, wanted = result_parts.sliders(own, alpha, chosen.sweep_id, w)
+else:  # the answer above the sliders is drawn first, or they would be pushed down by it
+    own, alpha = targets_of(config), config.run.share_target
+    targets, rule, wanted = result_parts.as_they_stand(own, alpha, chosen.sweep_id)
 try:
     result = cache.result(chosen.folder, targets, rule, wanted)
 except GoodputError as e:
@@ -224,6 +224,10 @@ with picture, st.container(key="frontier"), import_parts.guarded(imported, w):
             )
         )
 
+if config is not None:
+    with promised:
+        ui.say(w.text("What was promised"), level=3)
+        result_parts.sliders(own, alpha, chosen.sweep_id, w)
 links.follow("section", list(sections), next(iter(sections)))
 section = st.segmented_control(
     w.text("Look closer"), list(sections), format_func=lambda k: sections[k], key="section", required=True

@@ -30,7 +30,7 @@ with quick.container(border=True, key="quick"):
     ui.say(w.text("A quick check of about 90 seconds: one test request, then 1, 2, 4 and 8 people at once."))
     here = st.container(key="servers")  # filled at the end: looking for servers must not hold up the page
     with here:
-        looking = st.skeleton(height=76)
+        looking = st.skeleton(height=68)
     with st.form("typed-form", border=False):
         place, button = st.columns([3, 1], vertical_alignment="bottom")
         url = place.text_input(w.text("Another address"), placeholder="http://192.168.1.20:8080", key="typed")

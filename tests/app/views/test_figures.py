@@ -31,6 +31,13 @@ def test_frontier_has_one_point_a_measured_cell() -> None:
     assert ids == [x["cell"] for x in c.measured(made_up_result())]
 
 
+@pytest.mark.parametrize("dark", [False, True])
+def test_figures_of_plain_data_hold_what_plotly_knows(dark: bool) -> None:
+    """Plotly itself does not look at them when they are made: here it takes every property of both."""
+    for fig in (frontier_figure(made_up_result(), dark=dark), percentiles_figure(made_up_result(), dark=dark)):
+        assert go.Figure(fig.to_plotly_json()).to_plotly_json() == fig.to_plotly_json()
+
+
 def test_frontier_line_steps_down_to_the_right() -> None:
     """The line runs over the non-dominated points: more output, less goodput."""
     (line,) = by_role(frontier_figure(made_up_result()), "frontier")
