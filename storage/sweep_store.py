@@ -14,7 +14,8 @@ from storage.errors import StorageError
 from storage.plain_errors import is_locked, open_error, read_error, write_error
 from storage.records import CellRecord, ClientSample, EngineSample, RequestRecord, SweepMeta
 
-# 2: more columns in engine_sample. 3: others_share in client_sample. Tables of an older version are read with nulls; `reopen` adds the columns.
+# 2: more columns in engine_sample. 3: others_share in client_sample. Tables of an older version are read with nulls;
+# `reopen` adds the columns.
 SCHEMA_VERSION = 3
 DATABASE = "sweep.duckdb"
 FINISHED = ("ok", "failed", "skipped")

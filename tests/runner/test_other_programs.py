@@ -89,7 +89,8 @@ def test_a_program_that_is_not_ours_is_seen_and_one_that_is_named_is_not() -> No
         while sum(busy.cpu_times()[:2]) < before + 0.7:  # its own time, however little it gets
             pass
         all_others, rest = ignorant.share(), knowing.share()
-    assert all_others is not None and rest is not None
+    assert all_others is not None
+    assert rest is not None
     assert all_others > rest
 
 
