@@ -162,7 +162,9 @@ def _add_limits(fig: go.Figure, row: Mapping[str, Any], target: Mapping[str, Any
     if due < end + (end - begin):  # a target far behind the end would squeeze the chunks
         first_text = words.text("first token due")
         top = max(float(target["gap_ms"]), float(np.nan_to_num(row["ttft_ms"])))
-        fig.add_scatter(x=[due, due], y=[0, top], text=["", first_text], textposition="top right", **style, **label)
+        # towards the middle: at the right edge the words would be cut
+        place = "top left" if due - begin > (max(end, due) - begin) / 2 else "top right"
+        fig.add_scatter(x=[due, due], y=[0, top], text=["", first_text], textposition=place, **style, **label)
 
 
 def _add_others(fig: go.Figure, others: pd.DataFrame, engine: pd.DataFrame, words: Words, dark: bool) -> None:

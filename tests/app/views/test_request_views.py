@@ -29,8 +29,9 @@ def test_chunks_are_where_they_arrived_and_late_ones_are_marked() -> None:
     marks = {t.name: (t.x, t.y) for t in fig.data if t.mode == "markers"}
     assert marks["chunk in time"] == ((0.6, 0.62), (100.0, 20.0))
     assert marks["chunk too late"] == ((0.7,), (80.0,))
-    texts = [t.text[1] for t in fig.data if t.mode == "lines+text"]
-    assert texts == ["gap target 50\u00a0ms", "first token due"]
+    texts = [(t.text[1], t.textposition) for t in fig.data if t.mode == "lines+text"]
+    # both end at the right edge, where words to the right of it would be cut
+    assert texts == [("gap target 50\u00a0ms", "top left"), ("first token due", "top left")]
 
 
 def test_what_else_ran_is_what_overlapped() -> None:
