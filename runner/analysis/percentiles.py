@@ -22,8 +22,9 @@ from runner.analysis.gaps import Floats
 LEVELS = {"p50": 0.50, "p90": 0.90, "p95": 0.95, "p99": 0.99}
 TAIL = 0.025
 BATCHES = 6  # for the design effect of a percentile
-CROWD_PART = 0.3  # of the crowd effect: at least so much for the upper side of P90 and above
+CROWD_PART = 0.4  # of the crowd effect: at least so much for the upper side of P90 and above
 HIGH = 0.9
+BORROWED = 0.25  # of its design effect, by logarithm, P99 borrows from P95 for its upper side
 
 
 def needs(q: float) -> int:
@@ -63,20 +64,26 @@ def percentiles_with_intervals(values: Floats, crowd: float = 1.0) -> dict[str, 
     """`percentiles` of values in order of arrival, with p50_low, p50_high, … (95 %; null where n / design effect
     cannot carry that side) and `needs`: by level, how many values would carry both sides where these did not.
 
+    A P99 rests on few bunches of values, in a lucky run on too few to see how large they are: its upper side borrows
+    from the design effect of P95.
+
     `crowd`: the `crowd_effect` of the requests. A run that has not seen the worst crowd yet does not show it in its
     values either; the upper side of a high percentile heeds how long crowds last.
     """
     out = percentiles(values)
     known = np.sort(values[~np.isnan(values)])
-    needed = {}
+    needed, before = {}, 1.0
     for (name, q), effect in zip(LEVELS.items(), _effects(values[~np.isnan(values)], out), strict=True):
         upper = max(effect, CROWD_PART * crowd) if q >= HIGH else effect
+        if q > LEVELS["p95"]:
+            upper = max(upper, effect ** (1 - BORROWED) * before**BORROWED)
         low, high = bounds(known, q, effect)[0], bounds(known, q, upper)[1]
         if out[name] is None:
             low, high, upper = None, None, 1.0
         if low is None or high is None:
             needed[name] = math.ceil(needs(q) * upper)
         out |= {f"{name}_low": low, f"{name}_high": high}
+        before = effect
     return {**out, "needs": needed}
 
 

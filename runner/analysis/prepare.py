@@ -1,4 +1,4 @@
-"""Everything about a sweep that does not depend on targets: computed once, kept by the caller, scored many times."""
+"""Everything about a sweep that does not depend on the targets asked for: computed once, scored many times."""
 
 import json
 from copy import deepcopy
@@ -28,6 +28,7 @@ from storage.tables import SweepTables
 
 ENDED = ("ok", "failed", "skipped")
 PENDING = "pending"
+NEAR = 0.8  # of the target of a first token, as the sweep itself states it
 
 
 @dataclass(frozen=True)
@@ -173,17 +174,24 @@ def _cell_facts(
 
 
 def _crowds(rows: pd.DataFrame, config: SweepConfig) -> dict[str, float]:
-    """`crowd_effect` of each class: how many of those that come at random its arrivals find waiting for a first token.
-    Those whose answers run already are no crowd: with long answers their number changes slowly on an idle server too.
+    """`crowd_effect` of each class: how many of those that come at random its arrivals find in the system.
+
+    Where none of the class came near its target of a first token, only those that wait for one are a crowd: the number
+    of running answers, if they are long, changes slowly on an idle server too, and nobody is late for it. Near the
+    target it tells how long bad minutes last even in a lucky one, in which hardly anybody waits.
     Dumps, closed loops and what our own dispatcher holds back are no crowds: how many there are is settled beforehand.
     """
     names = rows["class_name"].to_numpy(dtype=object).astype(str)
     random = np.isin(names, [c.name for c in config.classes if is_rated(c)]) & driven_freely(rows)
-    scheduled, first = floats(rows["scheduled_ns"]), floats(rows["first_chunk_ns"])
-    served = np.where(np.isnan(first), floats(rows["end_ns"]), first)
-    found = in_system(scheduled, scheduled[random], served[random])
+    scheduled, first, end = (floats(rows[f"{at}_ns"]) for at in ("scheduled", "first_chunk", "end"))
+    served = np.where(np.isnan(first), end, first)
     window = rows["in_window"].to_numpy(dtype=bool)
-    return {c.name: crowd_effect(found[window & (names == c.name)]) for c in config.classes}
+    crowds = {}
+    for c in config.classes:
+        mine = window & (names == c.name)
+        near = c.slo is None or bool((served[mine] - scheduled[mine] > NEAR * c.slo.ttft_ms * 1e6).any())
+        crowds[c.name] = crowd_effect(in_system(scheduled, scheduled[random], (end if near else served)[random])[mine])
+    return crowds
 
 
 def _seen_from_outside(rows: pd.DataFrame, gaps: Gaps, start_ns: float, end_ns: float) -> dict[str, Any]:

@@ -116,3 +116,23 @@ def test_a_setting_that_is_worse_in_everything_is_never_on_the_frontier() -> Non
         ]  # fmt: skip
         result = build_result(make_tables([*good, *other], cells=cells, config=config))
         assert [row["on_frontier_probability"] for row in result["cells"]] == chances
+
+
+def test_running_answers_are_a_crowd_only_where_somebody_came_near_the_target() -> None:
+    """Answers of 15 s for 20 s, then short ones, and so on: nobody waits for a first token, and the number that run is
+    nobody's doubt; a single first token at nine tenths of its target shows that it may become one."""
+
+    def made(ttft_ms: float) -> dict[str, Any]:
+        long = [n // 20 % 2 for n in range(100)]
+        return cell(
+            [
+                make_request(n, at_ms=1000 * n, ttft_ms=ttft_ms if n == 50 else 100, gaps_ms=[100] * (150 * long[n]))
+                for n in range(100)
+            ]
+        )
+
+    quiet, near = made(700), made(900)
+    assert quiet["share"] == near["share"] == 1.0
+    assert quiet["design_effect"] == 1.0
+    assert near["design_effect"] > 4.0
+    assert near["share_low"] < quiet["share_low"]
