@@ -7,7 +7,6 @@ own (the n-th of each lane the same), so that one lucky trace is not taken for c
 
 from collections.abc import Sequence
 
-from runner.analysis.intervals import Share
 from runner.config import SweepConfig
 from runner.plan import PlannedCell
 from runner.search.ended import Ended
@@ -22,7 +21,8 @@ LEAST_SPREAD = 1.3  # so that a probe beside the crossing is not put on it
 TWICE = 2  # probes that pass, and that miss: one of each may be luck
 STEP = 1.5  # beyond all probes at a time
 ASIDE = 0.2  # of the interval's width: how far from the crossing a probe is put
-FEW = 20.0  # effective requests that a probe counts for whose misses were not counted one by one
+FEW = 20.0  # effective requests that a plain miss or pass counts for, and a probe whose misses were not counted
+NEAR = 1.35  # times the limit, or a part of it: as far as probes tell how much requests share their fate there
 
 
 def level_of(ended: Ended, axis: Axis) -> float:
@@ -50,32 +50,46 @@ def bracket(tried: Sequence[Ended], axis: Axis, alpha: float) -> tuple[list[floa
 
 
 def fitted(tried: Sequence[Ended], axis: Axis, alpha: float) -> Crossing | None:
-    """The fit through all probes; null before one gave numbers."""
-    names = {name for e in tried for name in e.shares}
-    points: dict[str, list[Point]] = {}
-    for ended in tried:
-        for name, point in _points(ended, level_of(ended, axis), alpha, names).items():
-            points.setdefault(name, []).append(point)
-    return crossing(points, alpha) if points else None
+    """The fit through all probes; null before one gave numbers.
 
-
-def _points(ended: Ended, level: float, alpha: float, names: set[str]) -> dict[str, Point]:
-    if ended.status == "failed" and ended.began:
-        return dict.fromkeys(names, (level, 0.0, FEW))
-    found = {n: (level, s.met / s.judged, _weight(s, alpha)) for n, s in ended.shares.items() if s.judged}
-    if ended.overload and keeps_share(ended, alpha):  # the queue grew: a longer run would have missed
-        return {n: (level, alpha / 2, min(FEW, n_eff)) for n, (_, _, n_eff) in found.items()}
-    return found
-
-
-def _weight(share: Share, alpha: float) -> float:
-    """Effective requests. Where the queue grows or drains through the window the design effect says nothing about how
-    the share would vary: a plain miss, with twice the misses of a share at the target, and a plain pass, with a
-    quarter of them, count for a few at least.
+    A lucky window shows few misses and no bunches of them: by its own design effect it would count for many times an
+    unlucky one, and the limit would be that of the lucky ones. So all probes share the mean design effect of those near
+    the limit, which takes a first fit to know.
     """
-    n_eff, misses, allowed = share.judged / share.deff, share.judged - share.met, (1.0 - alpha) * share.judged
-    plain = misses >= 2 * allowed or misses <= allowed / 4
-    return max(n_eff, min(share.judged, FEW)) if plain else n_eff
+    if not any(e.shares for e in tried):
+        return None
+    first = crossing(_points(tried, axis, alpha, tried), alpha)
+    near = [e for e in tried if 1 / NEAR <= level_of(e, axis) / first.load <= NEAR]
+    return crossing(_points(tried, axis, alpha, near), alpha)
+
+
+def _points(tried: Sequence[Ended], axis: Axis, alpha: float, near: Sequence[Ended]) -> dict[str, list[Point]]:
+    """By class, what each probe says; `near`: the probes whose design effects count."""
+    points: dict[str, list[Point]] = {}
+    for name in sorted({name for e in tried for name in e.shares}):
+        effects = [e.shares[name].deff for e in near or tried if name in e.shares] or [1.0]
+        mean = sum(effects) / len(effects)
+        found = [_point(e, name, level_of(e, axis), alpha, mean, far=e not in near) for e in tried]
+        points[name] = [p for p in found if p is not None]
+    return points
+
+
+def _point(ended: Ended, name: str, level: float, alpha: float, effect: float, far: bool) -> Point | None:
+    """`far` from the limit a queue that grows or drains through the window has a design effect that says nothing of how
+    the share would vary: a plain miss, with twice the misses of a share at the target, and a plain pass, with a quarter
+    of them, count for a few at least.
+    """
+    if ended.status == "failed" and ended.began:
+        return level, 0.0, FEW
+    share = ended.shares.get(name)
+    if share is None or not share.judged:
+        return None
+    n_eff, few = share.judged / effect, min(float(share.judged), FEW)
+    if ended.overload and keeps_share(ended, alpha):  # the queue grew: a longer run would have missed
+        return level, alpha / 2, min(few, n_eff)
+    misses, allowed = share.judged - share.met, (1.0 - alpha) * share.judged
+    plain = far and (misses >= 2 * allowed or misses <= allowed / 4)
+    return level, share.met / share.judged, max(n_eff, few) if plain else n_eff
 
 
 def keeps_share(ended: Ended, alpha: float) -> bool:

@@ -8,9 +8,10 @@ import pytest
 from runner.config import SweepConfig
 from runner.plan import PlannedCell
 from runner.search.ended import Ended
+from runner.search.fit import Crossing
 from runner.search.lanes import axis_of, lanes_of
 from runner.search.max_rates import TEXTS, max_rates, of_lane_told
-from runner.search.rate import MOST_PROBES, next_probe, probes_left
+from runner.search.rate import MOST_PROBES, fitted, next_probe, probes_left
 from tests.support.made_ended import ended, logistic_share, searched
 from tests.support.small_sweeps import quick_config
 
@@ -273,3 +274,21 @@ def test_a_lucky_pass_is_asked_again_instead_of_holding_the_search_above_it() ->
     assert levels.count(1.0) == 2
     assert min(levels) < 0.5
     assert told(config({"request_rate": [1.0]}, duration_s=40), cells)["outcome"] == "wide"
+
+
+def test_a_lucky_probe_counts_for_no_more_than_an_unlucky_one() -> None:
+    """Two probes at one load, 97 % without bunches of misses and 75 % in a few large ones: which of them has which
+    design effect changes nothing, or the limit would be that of lucky windows."""
+    found = config()
+    axis = axis_of(found)
+
+    def limit(lucky: float, unlucky: float) -> Crossing:
+        probes = [(1.0, 1.0, 1.0), (4.0, 0.1, 9.0), (2.0, 0.97, lucky), (2.0, 0.75, unlucky)]
+        plans = [PlannedCell(n, {}, {axis.key: load}, n) for n, (load, _, _) in enumerate(probes)]
+        tried = [ended(found, plan, share, deff=deff) for plan, (_, share, deff) in zip(plans, probes, strict=True)]
+        told = fitted(tried, axis, found.run.share_target)
+        assert told is not None
+        return told
+
+    assert limit(1.0, 19.0) == limit(19.0, 1.0) == limit(10.0, 10.0)
+    assert limit(10.0, 10.0).low < limit(1.0, 1.0).low
