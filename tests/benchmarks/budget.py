@@ -19,17 +19,11 @@ from typing import Any
 from runner.analysis.prepare import prepare
 from runner.analysis.result import score, targets_of
 from runner.config import SweepConfig, parse_sweep
-from runner.loop import cell_line
-from runner.plan import is_search
-from runner.search.course import Course
 from runner.search.ended import ended_cell
 from runner.search.race import race_of
-from runner.simulated_sweep import VirtualSweep
 from runner.simulator.presets import resolve_preset
-from runner.simulator.virtual_server import for_virtual_time
-from runner.sweep import sweep_meta
-from runner.writer import Rows
 from storage.in_memory import tables_of
+from tests.benchmarks.virtual_search import searched
 
 WITHIN = 0.95
 MACHINES = (
@@ -88,19 +82,11 @@ def world(number: int) -> dict[str, Any]:
 
 def run(config: SweepConfig) -> tuple[dict[str, Any], float]:
     """The result object and the seconds that the machine was busy with it, starts among them."""
-    virtual = VirtualSweep(for_virtual_time(config), None, {})
-    config, meta = virtual.config, sweep_meta("benchmark", virtual.config, {}, 0, simulated=True)
-    course, cells, requests, engine = Course(config, {}), [], [], []
-    targets = targets_of(config)
-    while left := course.left():
-        rows = virtual.run(left[0], lambda: True)
-        assert rows is not None
-        cells.append(rows.record)
-        requests += rows.requests
-        engine += rows.engine
-        line = cell_line(meta, rows.record, Rows(rows.requests, rows.engine)) if is_search(config) else None
-        course.note(left[0].cell, ended_cell(line, targets, rows.record, simulated=True) if line else None)
-    result = score(prepare(tables_of(meta, cells, requests, engine, [])))
+    found = searched(config)
+    config, cells, targets = found.config, [c.record for c in found.cells], targets_of(found.config)
+    requests = [r for c in found.cells for r in c.requests]
+    engine = [e for c in found.cells for e in c.engine]
+    result = score(prepare(tables_of(found.meta, cells, requests, engine, [])))
     race = race_of(config if config.run.budget else with_budget(config, 1e6))
     ended = [ended_cell(row, targets, cells[row["cell"]], simulated=True) for row in result["cells"]]
     return result, race.used_s(ended)
