@@ -114,7 +114,7 @@ def owner(listing: Mapping[str, Any]) -> str | None:
     """The kind that the first model of /v1/models names as its owner."""
     rows = listing.get("data")
     first = rows[0] if isinstance(rows, list) and rows and isinstance(rows[0], dict) else {}
-    return OWNERS.get(str(first.get("owned_by", "")).lower())
+    return OWNERS.get((_said(first.get("owned_by")) or "").lower())
 
 
 def _at(answers: Answers, path: str) -> Answer:
@@ -148,7 +148,7 @@ def _is_tgi(answers: Answers) -> bool:
     """An embedding server's /info has model_id as well, but no max_total_tokens."""
     info = _at(answers, "/info").json
     return "model_id" in info and (
-        "max_total_tokens" in info or str(info.get("router", "")).startswith("text-generation")
+        "max_total_tokens" in info or (_said(info.get("router")) or "").startswith("text-generation")
     )
 
 

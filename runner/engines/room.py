@@ -52,5 +52,5 @@ def _object(text: str) -> dict[str, Any]:
 
 def _whole(value: object) -> int | None:
     """A positive whole number, also one written as text; else None."""
-    text = str(value)
+    text = str(value) if isinstance(value, str | int) else ""
     return int(text) if not isinstance(value, bool) and text.isascii() and text.isdigit() and int(text) else None

@@ -16,6 +16,14 @@ def text_in(value: object) -> str:
     return ""
 
 
+def json_text(value: object) -> str:
+    """As JSON. Lists inside lists that the reader of JSON just took may be too deep for its writer: an ellipsis."""
+    try:
+        return json.dumps(value, ensure_ascii=False)
+    except RecursionError:
+        return "…"
+
+
 def reasoning_in(message: Json) -> str:
     """The thinking channel under any of its names; servers that send two names send the same text twice."""
     return (
@@ -50,5 +58,5 @@ def _piece(number: object, function: object) -> ToolPiece:
         return None, "", ""
     arguments = function.get("arguments")
     if arguments and not isinstance(arguments, str):
-        arguments = json.dumps(arguments, ensure_ascii=False)
+        arguments = json_text(arguments)
     return number if isinstance(number, int) else None, text_in(function.get("name")), arguments or ""

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from email.utils import parsedate_to_datetime
 from typing import Any
 
+from runner.protocols.channels import json_text
 from runner.protocols.scrub import scrub
 
 Json = dict[str, Any]
@@ -130,13 +131,14 @@ def _describe(body: Json) -> tuple[int | None, str, str]:
     source: Json = inner if isinstance(inner, dict) else body
     message = inner if isinstance(inner, str) else source.get("message") or source.get("detail") or source.get("error")
     if not isinstance(message, str):
-        message = json.dumps(message, ensure_ascii=False) if message else ""
-    words = " ".join(str(source[key]) for key in ("type", "code", "error_type") if source.get(key) is not None)
+        message = json_text(message) if message else ""
+    named = (source.get(key) for key in ("type", "code", "error_type"))
+    words = " ".join(str(word) for word in named if isinstance(word, str | int))
     return _code(source.get("code")), words, message
 
 
 def _code(value: object) -> int | None:
-    text = str(value)
+    text = str(value) if isinstance(value, str | int) else ""
     return int(text) if text.isascii() and text.isdigit() and len(text) == 3 else None
 
 

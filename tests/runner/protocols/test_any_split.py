@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runner.protocols.dialects import DIALECTS
+from runner.protocols.errors import classify_http_error
 from runner.protocols.facts import StampedRead, StreamFacts
 from tests.cases.load_cases import load_stream_cases
 
@@ -95,3 +96,23 @@ def test_no_json_raises_and_counts_are_counts(api: str, values: list[object], pr
     for count in (facts.output_tokens, facts.prompt_tokens, facts.cached_prompt_tokens, facts.reasoning_tokens):
         assert count is None or (isinstance(count, int) and count >= 0)
     assert (facts.output_tokens is None) == (facts.output_tokens_source is None)
+
+
+DEEP = (
+    '{"choices": [{"delta": {"tool_calls": [{"function": {"name": "f", "arguments": %s}}]}}]}',
+    '{"message": {"tool_calls": [{"function": {"name": "f", "arguments": %s}}]}}',
+    '{"error": %s}',
+    '{"error": {"type": %s, "message": "x"}}',
+    '{"code": %s, "message": "x"}',
+)
+
+
+@pytest.mark.parametrize("template", DEEP)
+@pytest.mark.parametrize("api", ["openai_chat", "ollama_chat"])
+def test_no_depth_of_lists_inside_lists_raises(api: str, template: str) -> None:
+    """Also not where the reader of JSON just takes what its writer would not: a part of it is written into texts."""
+    for depth in range(900, 985):
+        body = template.replace("%s", "[" * depth + "]" * depth).encode()
+        DIALECTS[api].read_stream([(1, b"event: error\ndata: " + body + b"\n\n")], content_type=None, clean_end=True)
+        DIALECTS[api].read_stream([(1, body + b"\n")], content_type=None, clean_end=True)
+        classify_http_error(400, {}, body)
