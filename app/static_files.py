@@ -22,6 +22,7 @@ PACK_LEVEL = 6
 FOREVER = "public, immutable, max-age=31536000"  # their names change with their content
 STYLING = ("Html.", "purify.es.")  # how Streamlit's scripts that put `st.html` into a page begin
 DRAWING = ("PlotlyChart.",)
+REPORTS = "reports/"  # shared pages need nothing of Streamlit
 WITH_FIGURES = ("results", "live", "compare", "what-if")  # pages, by their addresses
 
 
@@ -44,9 +45,12 @@ class WholeFiles:
         path = self._files.get(scope["path"])
         if path is not None and "range" not in Headers(scope=scope):
             await (await self._answer(path, scope))(scope, receive, send)
+            return
+        page = scope["path"].removeprefix(self._prefix)
+        if page.startswith(REPORTS):
+            await self._app(scope, receive, send)
         else:
-            drawn = scope["path"].removeprefix(self._prefix) in WITH_FIGURES
-            await self._app(scope, receive, self._naming(self._early[drawn], send))
+            await self._app(scope, receive, self._naming(self._early[page in WITH_FIGURES], send))
 
     async def _answer(self, path: Path, scope: Scope) -> Response:
         headers = {"Cache-Control": FOREVER}

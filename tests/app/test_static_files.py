@@ -84,6 +84,12 @@ def test_parts_and_other_methods_are_left_to_streamlit() -> None:
     assert ask(f"/static/js/{PLOTLY.name}", method="HEAD").headers["content-length"] == str(PLOTLY.stat().st_size)
 
 
+def test_a_shared_page_is_told_of_nothing() -> None:
+    """It loads nothing from anywhere: a script named beside it would be asked for in vain, below its own address."""
+    assert "link" not in ask("/reports/mine.html").headers
+    assert "link" not in ask("/bench/reports/mine.html", base="bench").headers
+
+
 def test_another_streamlit_names_nothing(tmp_path: Path) -> None:
     """Where there is no such script the header is left out."""
     assert early_scripts(tmp_path, ("Html.",)) == ""
