@@ -25,14 +25,14 @@ from storage.data_folder import open_data_folder
 from storage.queries import read_sweep
 
 REQUESTS, SEATS, BUDGET = 64, 8, 128
-FLAGS = ["--max-num-seqs", str(SEATS), "--max-num-batched-tokens", str(BUDGET), "--cost", "a=10,b=0.01"]
+# slow, so that they wait although a busy machine sends them late
+FLAGS = ["--max-num-seqs", str(SEATS), "--max-num-batched-tokens", str(BUDGET), "--cost", "a=40,b=0.01"]
 # 24 blocks: eight answers of up to 5 blocks cannot all stay; orca and static set aside 128 tokens for each of three
 KV_TOKENS = 384
 OF_SCHEDULER = {
-    "static": ["--max-model-len", "128", "--batch-wait-ms", "20"],
-    "orca": ["--max-model-len", "128"],
-    # KV is enough for all seats: who is sent back to its prompt would hold none; slow, or nobody sees them wait
-    "distserve": ["--kv-tokens", "1024", "--cost", "a=40,b=0.01"],
+    "static": ["--max-model-len", "128", "--batch-wait-ms", "20", "--cost", "a=10,b=0.01"],
+    "orca": ["--max-model-len", "128", "--cost", "a=10,b=0.01"],
+    "distserve": ["--kv-tokens", "1024"],  # enough for all seats: who is sent back to its prompt would hold none
     "llama_cpp": ["--kv-tokens", "1024"],  # each slot has its own part, of 128 tokens
 }
 BUDGETED = ("vllm_v0", "vllm_v1", "sarathi", "llama_cpp")
