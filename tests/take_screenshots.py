@@ -78,7 +78,8 @@ def take(page: Page, picture: Picture, folder: Path) -> None:
     clip = {"x": 0, "y": top, "width": picture.width, "height": picture.height}
     png = page.screenshot(clip=clip, animations="disabled")  # type: ignore[arg-type]
     path = folder / f"{picture.name}.png"
-    few = Image.open(BytesIO(png)).convert("RGB").quantize(256, Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE)
+    # the method that keeps rare colours: a median cut takes those of a figure's thin lines for one another
+    few = Image.open(BytesIO(png)).convert("RGB").quantize(256, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
     few.save(path, optimize=True)
     size = path.stat().st_size
     assert size <= MOST_BYTES, f"{path.name}: {size:,} bytes"
@@ -126,7 +127,7 @@ def take_all(folder: Path) -> None:
         with dashboard(data_dir) as address, chromium() as browser:
             visit = Visit(browser, address)
             live = start_demo(visit)
-            live.wait_for_selector("text=/[45] of 8 cells/", timeout=PATIENCE_MS)
+            live.wait_for_selector("text=/[2345] of 8 cells/", timeout=PATIENCE_MS)
             live.wait_for_timeout(4000)  # into the cell, so that its figures have something to show
             live.wait_for_selector(".st-key-live-client .main-svg", timeout=PATIENCE_MS)  # the last of them
             take(live, Picture("live", "", "", 1500), folder)
