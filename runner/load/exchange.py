@@ -2,12 +2,13 @@
 
 import zlib
 from array import array
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import httptools
 import httpx
 
-from runner.protocols.facts import StampedRead
+from runner.protocols.facts import Reads, StampedRead
 
 MAX_HEADER_BYTES = 64 * 1024
 MAX_BODY_BYTES = 64 * 1024 * 1024
@@ -61,15 +62,16 @@ class Exchange:
                 return value
         return None
 
-    def reads(self) -> list[StampedRead]:
+    def reads(self) -> Sequence[StampedRead]:
         """Body bytes by read, content-encoding removed. Raises ExchangeError (http_error) when it can't be."""
         if len(self.stamps) == len(self.parts):  # a piece in each read, as nearly always
-            raw = list(zip(self.stamps, self.parts, strict=True))
+            raw = Reads(self.stamps.tolist(), self.parts)
         else:
-            raw, start = [], 0
-            for stamp, stop in zip(self.stamps, self.counts, strict=True):
-                raw.append((stamp, b"".join(self.parts[start:stop])))
-                start = stop
+            starts = [0, *self.counts[:-1]]
+            raw = Reads(
+                self.stamps.tolist(),
+                [b"".join(self.parts[start:stop]) for start, stop in zip(starts, self.counts, strict=True)],
+            )
         encoding = (self.header(b"content-encoding") or b"identity").strip().lower()
         if encoding in (b"identity", b""):
             return raw
@@ -82,7 +84,7 @@ class Exchange:
             raise ExchangeError("http_error", f"the compressed answer is damaged: {e}", self) from None
 
 
-def inflate(reads: list[StampedRead], limit: int = MAX_BODY_BYTES) -> list[StampedRead]:
+def inflate(reads: Sequence[StampedRead], limit: int = MAX_BODY_BYTES) -> list[StampedRead]:
     """gzip, zlib or raw deflate removed; bytes keep the stamp of the read that completed them. Raises zlib.error."""
     head = b"".join(data for _, data in reads[:8])[:2]
     if head == b"\x1f\x8b":

@@ -69,6 +69,8 @@ def deltas_us(stamps_ns: Sequence[int]) -> tuple[int, ...]:
     if not stamps_ns:
         return ()
     start = stamps_ns[0] - 500
-    rounded = [(latest - start) // 1000 for latest in accumulate(stamps_ns, max)]
+    rounded = [(stamp - start) // 1000 for stamp in stamps_ns]
     steps = tuple(map(sub, rounded[1:], rounded))
+    if min(steps, default=0) < 0:
+        return deltas_us(list(accumulate(stamps_ns, max)))
     return steps if max(steps, default=0) <= MAX_DELTA_US else tuple(min(step, MAX_DELTA_US) for step in steps)

@@ -58,7 +58,7 @@ class Answer:
         self.tools += tools
         self.stamps.append(stamp)
 
-    def add_texts(self, stamps: list[int], texts: list[str]) -> None:
+    def add_texts(self, stamps: Sequence[int], texts: Sequence[str]) -> None:
         """Events that carry answer text and nothing else, one text for each stamp."""
         self.text += texts
         self.stamps += stamps

@@ -1,11 +1,42 @@
 """What a dialect makes of one answer, and what it is asked to send. Shared by every dialect. PURE."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TypedDict
+from typing import TypedDict, overload
 
 # One read from the socket, body bytes only (chunked framing and gzip already removed): (stamp in ns, bytes).
 StampedRead = tuple[int, bytes]
+
+
+class Reads(Sequence[StampedRead]):
+    """Reads of one answer by column, `stamps` and `data` of the same length: a pair for each takes longer to make than
+    to read."""
+
+    __slots__ = ("data", "stamps")
+
+    def __init__(self, stamps: list[int], data: list[bytes]) -> None:
+        self.stamps, self.data = stamps, data
+
+    def __len__(self) -> int:
+        return len(self.stamps)
+
+    @overload
+    def __getitem__(self, at: int) -> StampedRead: ...
+    @overload
+    def __getitem__(self, at: slice) -> "Reads": ...
+    def __getitem__(self, at: int | slice) -> "StampedRead | Reads":
+        if isinstance(at, slice):
+            return Reads(self.stamps[at], self.data[at])
+        return self.stamps[at], self.data[at]
+
+    def __iter__(self) -> Iterator[StampedRead]:
+        return zip(self.stamps, self.data, strict=True)
+
+
+def by_column(reads: Sequence[StampedRead]) -> Reads:
+    if isinstance(reads, Reads):
+        return reads
+    return Reads([stamp for stamp, _ in reads], [data for _, data in reads])
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from typing import Any
 from runner.protocols.answer import Answer, facts_of
 from runner.protocols.counts import Counts
 from runner.protocols.errors import error_in_stream
-from runner.protocols.facts import StampedRead, StreamFacts
+from runner.protocols.facts import Reads, StampedRead, StreamFacts, by_column
 from runner.protocols.ndjson import NdjsonParser
 from runner.protocols.shortcut import Shortcut
 from runner.protocols.sse import SseParser
@@ -20,15 +20,15 @@ _HEAD_BYTES = 64
 
 
 def read_answer(
-    reads: Sequence[StampedRead], take: Take, count: Count, *, content_type: str | None, clean_end: bool
+    stamped: Sequence[StampedRead], take: Take, count: Count, *, content_type: str | None, clean_end: bool
 ) -> StreamFacts:
     """The facts of one answer of status 200. Never raises, whatever the bytes are.
 
     The body's first character decides its form, since servers and proxies send wrong content types: `{` is JSON
     lines (or one JSON answer of a server that does not stream), `<` a web page, all else server-sent events.
     """
-    answer = Answer()
-    head = _head(reads)
+    answer, reads = Answer(), by_column(stamped)
+    head = _head(reads.data)
     streamed = True
     if head == b"{":
         streamed = not _read_json(reads, take, answer, content_type, clean_end=clean_end)
@@ -40,7 +40,7 @@ def read_answer(
 
 
 def _read_events(
-    reads: Sequence[StampedRead],
+    reads: Reads,
     parser: SseParser | NdjsonParser,
     take: Take,
     answer: Answer,
@@ -64,30 +64,20 @@ def _read_events(
             if len(answer.text) > known and not name:
                 shortcut.learn(text, answer.text[-1])
 
-    def take_alike(alike: list[StampedRead]) -> None:
-        """Reads of one event each, all of the form that the shortcut knows."""
-        nonlocal seen
-        texts = None if answer.ended or answer.error else shortcut.texts_in([data for _, data in alike])
-        if texts is None:  # one of them is not plain
-            for read in alike:
-                take_read(*read)
+    stamps, bodies = reads.stamps, reads.data
+    at, count = 0, len(bodies)
+    while at < count:
+        stop = at + 1
+        if parser.idle and not (answer.ended or answer.error):
+            stop = shortcut.end_of_alike(bodies, at) or stop
+        found = shortcut.texts_in(stamps[at:stop], bodies[at:stop]) if stop - at > 1 else None
+        if found is None:  # one of them is not plain
+            for stamp, body in zip(stamps[at:stop], bodies[at:stop], strict=True):
+                take_read(stamp, body)
         else:
-            seen += len(texts)
-            answer.add_texts([stamp for stamp, _ in alike], texts)
-
-    alike: list[StampedRead] = []
-    head, tail = shortcut.head, shortcut.tail
-    for read in reads:
-        if head and read[1].startswith(head) and read[1].endswith(tail) and (alike or parser.idle):
-            alike.append(read)
-            continue
-        if alike:
-            take_alike(alike)
-            alike = []
-        take_read(*read)
-        head, tail = shortcut.head, shortcut.tail
-    if alike:
-        take_alike(alike)
+            seen += len(found[1])
+            answer.add_texts(*found)
+        at = stop
     last = parser.finish()
     if last:
         malformed = answer.malformed
@@ -97,13 +87,11 @@ def _read_events(
     return seen + (last is not None)
 
 
-def _read_json(
-    reads: Sequence[StampedRead], take: Take, answer: Answer, content_type: str | None, *, clean_end: bool
-) -> bool:
+def _read_json(reads: Reads, take: Take, answer: Answer, content_type: str | None, *, clean_end: bool) -> bool:
     """JSON lines, or one JSON answer on one or several lines; True for the latter."""
     lines = _read_events(reads, NdjsonParser(), take, answer, clean_end=clean_end)
     if lines > 1 and answer.malformed >= lines - 1:
-        chunk = _load(b"".join(data for _, data in reads).decode("utf-8-sig", "replace"))
+        chunk = _load(b"".join(reads.data).decode("utf-8-sig", "replace"))
         if isinstance(chunk, dict):
             answer.malformed = 0
             _take_chunk(max(stamp for stamp, data in reads if data), "", "", chunk, take, answer)
@@ -112,6 +100,9 @@ def _read_json(
 
 
 def _take_event(stamp: int, name: str, text: str, take: Take, answer: Answer) -> None:
+    if text.strip() == "[DONE]":
+        answer.ended = True
+        return
     chunk = _load(text)
     if answer.ended:
         if isinstance(chunk, dict) and not answer.usage:  # some servers count only when they are done
@@ -119,8 +110,6 @@ def _take_event(stamp: int, name: str, text: str, take: Take, answer: Answer) ->
         return
     if isinstance(chunk, dict):
         _take_chunk(stamp, name, text, chunk, take, answer)
-    elif text.strip() == "[DONE]":
-        answer.ended = True
     elif name == "error":
         answer.error = answer.error or error_in_stream(name, text, None)
     elif text.strip():
@@ -142,10 +131,10 @@ def _load(text: str) -> object:
         return None
 
 
-def _head(reads: Sequence[StampedRead]) -> bytes:
+def _head(reads: Sequence[bytes]) -> bytes:
     """The first character of the body that is neither white space nor a byte order mark."""
     head = b""
-    for _, data in reads:
+    for data in reads:
         head += data
         if len(head) >= _HEAD_BYTES:
             break

@@ -5,13 +5,15 @@ escape, then the JSON around it is the same and what stands there is that string
 text, and that the event tells nothing else, is tried out once with the dialect's own function.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import repeat
 
 from runner.protocols.answer import Answer
 
 _PROBE = "\N{SNOWMAN}probe"
 _FREE_TRIES = 4  # servers that put a clock, a count or a random pad into every event: soon no further tries
 _USES_PER_TRY = 8
+ENDING = 4  # reads after the last token: how it ended, what it used, the end mark
 
 
 class Shortcut:
@@ -22,7 +24,7 @@ class Shortcut:
     def __init__(self, parse: Callable[[str, Answer], None]) -> None:
         self._parse = parse
         self._prefix = self._suffix = ""
-        # the bytes around the text of such an event where it is a read of its own; empty while nothing is learned
+        # the bytes around the text of such an event as it is sent; empty while nothing is learned
         self.head = self.tail = b""
         self._tries = self._uses = 0
 
@@ -33,17 +35,39 @@ class Shortcut:
         text = event[len(self._prefix) : -len(self._suffix)]  # empty also where both overlap
         return self._plain(text)
 
-    def texts_in(self, reads: list[bytes]) -> list[str] | None:
-        """The same for reads that begin with `head` and end with `tail`: one server-sent event and nothing else.
+    def end_of_alike(self, reads: Sequence[bytes], start: int) -> int:
+        """Where the reads end that begin with `head` and end with `tail`, the first at `start`; 0: not even that."""
+        head, tail = self.head, self.tail
+        if not head or not (reads[start].startswith(head) and reads[start].endswith(tail)):
+            return 0
+        for stop in range(len(reads), max(start, len(reads) - ENDING), -1):
+            if reads[stop - 1].endswith(tail):  # then it is likely all of them
+                alike = reads[start:stop]
+                if all(map(bytes.startswith, alike, repeat(head))) and all(map(bytes.endswith, alike, repeat(tail))):
+                    return stop
+                break
+        stop = start + 1
+        while stop < len(reads) and reads[stop].startswith(head) and reads[stop].endswith(tail):
+            stop += 1
+        return stop
 
-        None when any of them must be parsed: all are looked at in one go.
+    def texts_in(self, stamps: Sequence[int], reads: Sequence[bytes]) -> tuple[Sequence[int], list[str]] | None:
+        """`text_of` for reads that begin with `head` and end with `tail`: one server-sent event, seldom several.
+
+        The stamp and the text of each event. None when any must be parsed: all are looked at in one go.
         """
         begin, end = len(self.head), -len(self.tail)
-        texts = [read[begin:end].decode("utf-8", "replace") for read in reads]
-        if not all(texts) or self._plain("".join(texts)) is None:
+        bare = [read[begin:end] for read in reads]
+        joined = b"\n".join(bare)
+        if b'"' in joined:  # several events in some reads
+            between = self.tail + self.head
+            stamps = [stamp for stamp, data in zip(stamps, bare, strict=True) for _ in range(data.count(between) + 1)]
+            joined = joined.replace(between, b"\n")
+        texts = joined.decode("utf-8", "replace").split("\n")
+        if len(texts) != len(stamps) or not all(texts) or self._plain("".join(texts)) is None:
             return None
         self._uses += len(texts) - 1
-        return texts
+        return stamps, texts
 
     def _plain(self, text: str) -> str | None:
         # JSON takes no control characters, and these are not printable

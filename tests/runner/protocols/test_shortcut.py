@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from itertools import product
+from itertools import cycle, islice, product, takewhile
 
 import pytest
 from hypothesis import example, given
@@ -67,7 +67,7 @@ def streams(draw: st.DrawFn) -> tuple[str, list[str]]:
 @contextmanager
 def without_shortcut() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Shortcut, "text_of", lambda self, event: None)
+        patch.setattr(Shortcut, "learn", lambda self, event, text: None)
         yield
 
 
@@ -88,20 +88,23 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return parsed
 
 
-def read_both_ways(api: str, events: list[str]) -> None:
+def read_both_ways(api: str, events: list[str], sizes: tuple[int, ...] = (1,)) -> None:
+    """`sizes`: how many events come in one read, over and over."""
     for form in ("data: {}\n\n", "{}\n"):
-        bodies = [form.replace("{}", event).encode("utf-8", "replace") for event in events]
+        single = iter([form.replace("{}", event).encode("utf-8", "replace") for event in events])
+        bodies = list(takewhile(bool, (b"".join(islice(single, size)) for size in cycle(sizes))))
         short = read(api, bodies)
         with without_shortcut():
             assert short == read(api, bodies)
 
 
-@given(streams())
-@example(("openai_chat", [SHAPES["openai_chat"][-4].replace("@", text) for text in ("a", "b", "c")]))
-@example(("openai_chat", [SHAPES["openai_chat"][-1].replace("@", text) for text in ("a", "error", "c")]))
-def test_the_short_way_reads_what_the_long_way_reads(stream: tuple[str, list[str]]) -> None:
-    """Every fact is the same, for plain events, escapes, repeated keys, broken JSON and texts that mimic its syntax."""
-    read_both_ways(*stream)
+@given(streams(), st.lists(st.integers(1, 3), min_size=1, max_size=4).map(tuple))
+@example(("openai_chat", [SHAPES["openai_chat"][-4].replace("@", text) for text in ("a", "b", "c")]), (1,))
+@example(("openai_chat", [SHAPES["openai_chat"][-1].replace("@", text) for text in ("a", "error", "c")]), (1,))
+def test_the_short_way_reads_what_the_long_way_reads(stream: tuple[str, list[str]], sizes: tuple[int, ...]) -> None:
+    """Every fact is the same, for plain events, escapes, repeated keys, broken JSON and texts that mimic its syntax,
+    also where several events come in one read."""
+    read_both_ways(*stream, sizes)
 
 
 @pytest.mark.parametrize("api", sorted(SHAPES))
@@ -129,6 +132,21 @@ def test_plain_events_of_every_dialect_take_the_short_way(api: str, monkeypatch:
     shape = SHAPES[api][0]
     facts = read(api, [f"data: {shape.replace('@', f' w{number}')}\n\n".encode() for number in range(100)])
     assert facts.text == "".join(f" w{number}" for number in range(100))
+    assert len(parsed) == 2
+
+
+@pytest.mark.parametrize("sizes", [(2,), (1, 3, 1, 1), (1, 1, 1, 2)])
+def test_several_events_in_a_read_take_the_short_way(sizes: tuple[int, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reads in which a server's events have piled up cost no more parsing, and each event keeps its read's stamp."""
+    parsed = counted(monkeypatch)
+    events = [f"data: {SHAPES['openai_chat'][0].replace('@', f' w{number}')}\n\n".encode() for number in range(70)]
+    rest, bodies = iter(events), []
+    for size in islice(cycle(sizes), 70):
+        bodies.append(b"".join(islice(rest, size)))
+    bodies = [body for body in bodies if body]
+    facts = read("openai_chat", [*bodies, b"data: [DONE]\n\n"])
+    assert facts.text == "".join(f" w{number}" for number in range(70))
+    assert facts.chunk_stamps_ns == [at for at, body in enumerate(bodies) for _ in range(body.count(b"data:"))]
     assert len(parsed) == 2
 
 
