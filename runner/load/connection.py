@@ -16,6 +16,7 @@ from runner.load.stamped_socket import ANCILLARY_BYTES, wall_stamp, wall_times
 PIECE_BYTES = 40  # what keeping one body piece costs beside its bytes
 END_MARK_GRACE_S = 0.25  # after the dialect's end mark, for the end of the body that keeps the connection usable
 READS_AT_ONCE = 16  # then the other connections have their turn
+BROKEN = (httptools.HttpParserUpgrade, httptools.HttpParserError)
 
 
 class Connection:
@@ -184,27 +185,40 @@ class Connection:
         arrived, unfit = self._clock.of_earlier_reads(wall_times(held[1::2]), self._holding_since_ns, self._floor_ns)
         self._raw_bytes += sum(map(len, reads))
         self._floor_ns = arrived[-1]
-        parts, stamps, counts = exchange.parts, exchange.stamps, exchange.counts
-        count = len(parts)
-        for stamp, data in zip(arrived, reads, strict=True):
-            self._parse(data)
-            if len(parts) != count:
-                count = len(parts)
-                stamps.append(stamp)
-                counts.append(count)
+        parts, feed = exchange.parts, self._feed
+        before, counts = len(parts), []
+        for data in reads:
+            try:
+                feed(data)
+            except BROKEN as e:
+                self._note_broken(e)
+            counts.append(len(parts))
+        if counts == list(range(before + 1, before + len(reads) + 1)):  # a piece in each read, as nearly always
+            exchange.stamps.extend(arrived)
+            exchange.counts.extend(counts)
+        else:
+            for stamp, count in zip(arrived, counts, strict=True):
+                if count != before:
+                    before = count
+                    exchange.stamps.append(stamp)
+                    exchange.counts.append(count)
         exchange.user_stamps += unfit
         self._judge(arrived[-1], ended=False)
 
     def _parse(self, data: bytes) -> None:
-        hooks = self._hooks
         try:
             self._feed(data)
-        except httptools.HttpParserUpgrade:
+        except BROKEN as e:
+            self._note_broken(e)
+
+    def _note_broken(self, error: Exception) -> None:
+        hooks = self._hooks
+        if isinstance(error, httptools.HttpParserUpgrade):
             hooks.refused = hooks.refused or "the server asks to switch protocols"
-        except httptools.HttpParserError as e:
-            if not hooks.done:
-                hooks.refused = f"the answer is not HTTP/1.1: {e}"
-            hooks.keep_alive = False
+            return
+        if not hooks.done:
+            hooks.refused = f"the answer is not HTTP/1.1: {error}"
+        hooks.keep_alive = False
 
     def _take(self, data: bytes, stamp: int, user_time: bool) -> None:
         exchange, hooks = self.exchange, self._hooks

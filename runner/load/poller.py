@@ -11,13 +11,16 @@ import contextlib
 import select
 import sys
 from collections.abc import Callable
+from time import monotonic_ns
 from typing import Any
 
 from runner.load.stamped_socket import ANCILLARY_BYTES
 
 READ_BYTES = 4 * 1024  # a token is a few hundred bytes; Python allocates the whole buffer at each read
 SHORT_READ_BYTES = 32  # the end mark may be cut in two; its second half is a short read
-LOOKS_AT_ONCE = 8  # a burst comes while it is read: a further look costs a tenth of a turn of the event loop
+# a burst comes while it is read: a further look costs a tenth of a turn of the event loop. But a request may be due
+LOOK_NS = 400_000
+MOST_AT_ONCE = 64  # sockets
 MAX_HELD = 32  # reads: what is held takes three times the memory of what is looked into
 
 Ancillary = list[tuple[int, int, bytes]]
@@ -78,16 +81,15 @@ class Poller:
             self._epoll.close()
 
     def _look(self) -> None:
+        """Reads until there is nothing more to read, or for a while: what is left is told of in the next turn."""
         assert self._epoll is not None
-        for _ in range(LOOKS_AT_ONCE):
-            ready = self._epoll.poll(0, len(self._inboxes) or 1)
-            if not ready:
-                return
-            self._read(ready)
-            if self._epoll.closed:  # by what was read
+        until_ns = monotonic_ns() + LOOK_NS
+        while ready := self._epoll.poll(0, MOST_AT_ONCE):
+            if not self._read(ready, until_ns) or monotonic_ns() > until_ns:
                 return
 
-    def _read(self, ready: list[tuple[int, int]]) -> None:
+    def _read(self, ready: list[tuple[int, int]], until_ns: int) -> bool:
+        """False when the time is over, or the poller was closed by what was read."""
         inboxes = self._inboxes
         for fd, _ in ready:
             inbox = inboxes.get(fd)
@@ -95,6 +97,8 @@ class Poller:
                 continue
             if not inbox.holding:
                 inbox.on_readable()
+                if monotonic_ns() > until_ns:
+                    return False
                 continue
             try:
                 data, ancillary, _, _ = inbox.receive(READ_BYTES, ANCILLARY_BYTES)
@@ -108,6 +112,9 @@ class Poller:
                 inbox.held.append(ancillary[0][2])  # a socket's only ancillary data is its stamp
             else:
                 inbox.on_read(data, ancillary)
+                if monotonic_ns() > until_ns:
+                    return False
+        return bool(inboxes)
 
 
 def may_go_on(data: bytes) -> bool:

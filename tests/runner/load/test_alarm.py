@@ -70,6 +70,31 @@ def test_a_passed_deadline_still_gives_the_loop_a_turn(kind: str) -> None:
     assert asyncio.run(main()) == ["reader", "sender"]
 
 
+def test_being_late_again_and_again_costs_a_turn_for_four_requests(kind: str) -> None:
+    """Of eight moments that have all passed, the first and the fifth let the loop turn; after a true sleep it begins
+    anew."""
+
+    async def main() -> list[int]:
+        loop = asyncio.get_running_loop()
+        turns = 0
+
+        def turn() -> None:
+            nonlocal turns
+            turns += 1
+            loop.call_soon(turn)
+
+        counts: list[int] = []
+        with Alarm() as alarm:
+            loop.call_soon(turn)
+            for deadline in [0] * 8 + [time.monotonic_ns() + 2 * MS, 0]:
+                before = turns
+                await alarm.sleep_until(deadline, True)
+                counts.append(min(1, turns - before))
+        return counts
+
+    assert asyncio.run(main()) == [1, 0, 0, 0, 1, 0, 0, 0, 1, 1]
+
+
 def test_a_sleep_that_was_cut_does_not_wake_the_next_one_early() -> None:
     """The moment of a cancelled sleep passes in silence; the sleep after it ends at its own moment."""
 

@@ -156,3 +156,28 @@ def test_reads_in_the_middle_of_a_stream_are_kept_with_their_stamps_until_one_mu
 def test_only_a_read_that_cannot_be_the_last_is_kept(data: bytes, may: bool) -> None:
     """The end of a body, half of it, the dialect's end mark, a full buffer and a closed connection are looked into."""
     assert may_go_on(data) is may
+
+
+def test_a_look_ends_in_time_for_what_is_due(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reads that take long are worked off with turns of the event loop in between, not all in one."""
+    monkeypatch.setattr("runner.load.poller.LOOK_NS", 0)
+
+    async def run() -> list[int]:
+        poller = Poller()
+        turn, turn_of = 0, []
+
+        def reader(sock: socket.socket) -> None:
+            sock.recv(100)
+            turn_of.append(turn)
+
+        with pairs(6) as made:
+            for ours, theirs in made:
+                poller.add(ours.fileno(), inbox(ours, partial(reader, ours)))
+                theirs.send(b"x")
+            while len(turn_of) < 6:
+                await asyncio.sleep(0)
+                turn += 1
+            poller.close()
+        return turn_of
+
+    assert len(set(asyncio.run(run()))) == 6
