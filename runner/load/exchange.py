@@ -4,6 +4,7 @@ import zlib
 from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 
 import httptools
 import httpx
@@ -67,11 +68,8 @@ class Exchange:
         if len(self.stamps) == len(self.parts):  # a piece in each read, as nearly always
             raw = Reads(self.stamps.tolist(), self.parts)
         else:
-            starts = [0, *self.counts[:-1]]
-            raw = Reads(
-                self.stamps.tolist(),
-                [b"".join(self.parts[start:stop]) for start, stop in zip(starts, self.counts, strict=True)],
-            )
+            spans = zip(chain((0,), self.counts), self.counts, strict=False)
+            raw = Reads(self.stamps.tolist(), [b"".join(self.parts[start:stop]) for start, stop in spans])
         encoding = (self.header(b"content-encoding") or b"identity").strip().lower()
         if encoding in (b"identity", b""):
             return raw

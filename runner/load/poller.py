@@ -21,7 +21,7 @@ SHORT_READ_BYTES = 32  # the end mark may be cut in two; its second half is a sh
 # a burst comes while it is read: a further look costs a tenth of a turn of the event loop. But a request may be due
 LOOK_NS = 400_000
 MOST_AT_ONCE = 64  # sockets
-MAX_HELD = 32  # reads: what is held takes three times the memory of what is looked into
+MAX_HELD = 64  # reads: to look into more together is cheaper, but what is held takes up to three times the memory
 
 Ancillary = list[tuple[int, int, bytes]]
 
