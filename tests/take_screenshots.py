@@ -130,6 +130,7 @@ def take_all(folder: Path) -> None:
             live.wait_for_selector("text=/[2345] of 8 cells/", timeout=PATIENCE_MS)
             live.wait_for_timeout(4000)  # into the cell, so that its figures have something to show
             live.wait_for_selector(".st-key-live-client .main-svg", timeout=PATIENCE_MS)  # the last of them
+            live.wait_for_function("() => !document.querySelector('[data-stale=true]')")  # nothing half drawn
             take(live, Picture("live", "", "", 1500), folder)
             live.wait_for_url("**/results?sweep=*", timeout=PATIENCE_MS)
             demo = parse_qs(urlsplit(live.url).query)["sweep"][0]
