@@ -11,7 +11,7 @@ from runner.simulated_sweep import VirtualSweep
 from runner.what_if import in_memory
 from storage.side_files import list_sweeps
 from tests.support.finished_sweeps import finished_sweep
-from tests.support.pages import Open, data_dir, opened, started
+from tests.support.pages import Open, data_dir, opened, shown, started
 
 __all__ = ["data_dir", "opened", "started"]  # fixtures
 ENGINE = {"kind": "simulated", "cost": {"a": 8.0, "b": 0.3}, "kv_tokens": 40_000, "max_num_seqs": 16}
@@ -37,6 +37,7 @@ def test_a_result_with_arms_has_a_section(data_dir: Path, opened: Open) -> None:
         "without background", "as it is", "cap 2", "server priority", "cap 2 and server priority",
         "a time window of its own",
     ]  # fmt: skip
+    assert "Keeping the background apart" in shown(opened(ui.COMPARE, sweeps="isolation"))
 
 
 def test_one_click_queues_the_experiment(data_dir: Path, opened: Open) -> None:
