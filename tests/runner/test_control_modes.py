@@ -262,6 +262,7 @@ def test_a_terminal_that_goes_away_leaves_nothing(tmp_path: Path, data: Path) ->
     sweep = write_toml(tmp_path / "sweep.toml", {**raw, "grid": {"s": [1], "request_rate": [10.0]}})
     pid, terminal = pty.fork()
     if pid == 0:
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)  # the tests themselves may have been started with nohup
         os.execv(GOODPUT[0], [*GOODPUT, "run", str(sweep), "--data", str(data)])
     reader = Thread(target=drain, args=(terminal,), daemon=True)
     reader.start()
