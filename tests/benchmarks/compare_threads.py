@@ -2,7 +2,7 @@
 
     python -m tests.benchmarks.compare_threads
 
-Measured in turns, so that whatever else the machine does falls on all alike. Prints both verdicts.
+Measured in turns, so that whatever else the machine does falls on all alike. Prints both verdicts. About three minutes.
 """
 
 import os
@@ -16,28 +16,26 @@ from runner.queue import enqueue, sweep_folder
 from runner.work import run_one
 from storage.data_folder import open_data_folder
 from storage.queries import read_sweep
-from tests.engines_support.llama import random_gguf, running_llama
-from tests.engines_support.make_gguf import Size
+from tests.engines_support.llama import running_llama, smollm2_gguf
 
 ROUNDS = 4
 FLAGS = ("-np", "1", "-c", "1024", "--no-cache-prompt")
-PROMPTS = Size(hidden=256, layers=8, ffn=1024)  # to read 150 tokens keeps two threads busy for about 0.1 s
 
 
 def measure(data: Path, url: str) -> Prepared:
-    """One client that asks again as soon as it is answered, for a second and a half."""
+    """One client that asks again as soon as it is answered: some eight answers to prompts of 250 tokens."""
     config = parse_sweep(
         {
             "name": "threads",
             "backend": {"kind": "llama_cpp", "url": url, "api": "openai_chat"},
             "grid": {"max_concurrency": [1]},
-            "run": {"duration_s": 1.5, "warmup_s": 0.2, "drain_s": 10},
+            "run": {"duration_s": 8, "warmup_s": 1, "drain_s": 10},
             "classes": [
                 {
                     "name": "chat",
                     "weight": 1,
-                    "prompt_tokens": 150,
-                    "output_tokens": 8,
+                    "prompt_tokens": 250,
+                    "output_tokens": 6,
                     "slo": {"ttft_ms": 10_000, "gap_ms": 5_000},
                 }
             ],
@@ -68,10 +66,10 @@ def main() -> None:
     # threads that wait asleep: two that spin are slower than one wherever somebody else wants a core as well
     os.environ |= {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "0"}
     with tempfile.TemporaryDirectory() as folder:
-        data, model = open_data_folder(Path(folder) / "data"), random_gguf(PROMPTS)
+        data = open_data_folder(Path(folder) / "data")
         with (
-            running_llama(*FLAGS, "-t", "2", "-tb", "2", model=model) as two,
-            running_llama(*FLAGS, model=model) as one,
+            running_llama(*FLAGS, "-t", "2", "-tb", "2", model=smollm2_gguf()) as two,
+            running_llama(*FLAGS, model=smollm2_gguf()) as one,
         ):
             turns = Turns(data, two, one)
             turns.measure(ROUNDS)
