@@ -134,14 +134,21 @@ async def stalled_once(data: Path, sweep_id: str, stall_s: float) -> None:
 def test_a_single_stall_of_our_own_spoils_the_cell_and_says_so(data: Path) -> None:
     """At a usual pace of tokens what came meanwhile is read in one go, so the gaps are ours: the cell is flagged, it is
     no valid point, and no target counts as met by it. Answers of a second, so that it falls into their middle."""
-    with paced_server(data, rate=50, ttft_ms=40) as server:
-        sweep_id = enqueue(data, paced_config(server.url, duration_s=4, tokens=50, grid=EIGHT, warmup_s=0.2), "test")
-        with asyncio.Runner(loop_factory=new_event_loop) as runner:
-            runner.run(stalled_once(data, sweep_id, 0.6))
-    tables = read_sweep(sweep_folder(data, sweep_id))
+    config = {"duration_s": 4, "tokens": 50, "grid": EIGHT, "warmup_s": 0.2}
+    spoilt = False
+    for _ in range(4):  # on a busy machine it may fall between two answers
+        with paced_server(data, rate=50, ttft_ms=40) as server:
+            sweep_id = enqueue(data, paced_config(server.url, **config), "test")
+            with asyncio.Runner(loop_factory=new_event_loop) as runner:
+                runner.run(stalled_once(data, sweep_id, 0.6))
+        tables = read_sweep(sweep_folder(data, sweep_id))
+        inside = tables.requests[tables.requests["scheduled_ns"] >= tables.cells.iloc[0]["window_start_ns"]]
+        spoilt = max(gap for row in inside.itertuples() for gap in gaps_ms(row)) > 250
+        if spoilt:
+            break
+    assert spoilt
     result = build_result(tables)
     (cell,) = result["cells"]
-    assert max(gap for row in tables.requests.itertuples() for gap in gaps_ms(row)) > 150
     assert "client_saturated" in cell["flags"]
     assert cell["on_frontier"] is False
     assert result["choice"]["target_met"] is False
