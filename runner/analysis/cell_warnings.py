@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 
 from runner.analysis.engine import Samples, concurrency, restarted
+from runner.analysis.gaps import Bools
 from runner.analysis.own_stalls import hit_by_own_stalls
 from runner.analysis.percentiles import nearest_rank
 from runner.analysis.prefix_cache import unplanned_hits
@@ -35,8 +36,9 @@ def cell_warnings(
     """In the order of the flags in a cell. `rows`, `engine`, `client`: of the cell; `span`: its window, ns since its
     start; `base`: the cell's target-free numbers, with `engine` and the shares of kernel stamps and cached prompts.
     """
+    answered = rows["completed"].to_numpy(dtype=bool) & rows["in_window"].to_numpy(dtype=bool)
     values: dict[str, dict[str, Any] | None] = {
-        "client_saturated": _client_saturated(client, span, rows),
+        "client_saturated": _client_saturated(client, span, rows, answered),
         "machine_busy": _machine_busy(base["others_share"]),
         "rate_not_reached": _rate_not_reached(rows, span),
         "server_serialises": _server_serialises(rows, base, span, setting),
@@ -47,7 +49,6 @@ def cell_warnings(
         "user_clock": _user_clock(base["kernel_stamp_share"], simulated),
         "errors": _errors(rows),
     }
-    answered = rows["completed"].to_numpy(dtype=bool) & rows["in_window"].to_numpy(dtype=bool)
     for flag, share in material_flags(row_flags(rows), answered).items():
         if flag != "prefix_cached":
             values[flag] = {"share": share}
@@ -56,7 +57,9 @@ def cell_warnings(
     return [MeasurementWarning(key, cell, v) for key, v in values.items() if v is not None]
 
 
-def _client_saturated(client: pd.DataFrame, span: tuple[float, float], rows: pd.DataFrame) -> dict[str, Any] | None:
+def _client_saturated(
+    client: pd.DataFrame, span: tuple[float, float], rows: pd.DataFrame, answered: Bools
+) -> dict[str, Any] | None:
     """Late or busy most of the time, or once so late that answers of the window would be held against the server."""
     at = floats(client["at_ns"])
     inside = (at >= span[0]) & (at < span[1])
@@ -69,7 +72,6 @@ def _client_saturated(client: pd.DataFrame, span: tuple[float, float], rows: pd.
     cpu = float(floats(worst["cpu_share"]).mean())
     if late or cpu > CPU_SHARE:
         return {"loop_lag_ms": nearest_rank(lags, 0.90), "cpu_share": cpu}
-    answered = rows["completed"].to_numpy(dtype=bool) & rows["in_window"].to_numpy(dtype=bool)
     hit = int((hit_by_own_stalls(rows, client) & answered).sum())
     return {"loop_lag_ms": float(lags.max()), "cpu_share": cpu} if hit > HIT_SHARE * int(answered.sum()) else None
 

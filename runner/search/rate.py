@@ -127,9 +127,9 @@ def _asked_again(level: float, seen: Sequence[float]) -> float:
     """
     low, high = min(seen), max(seen)
     if level >= high:
-        return high if seen.count(high) < 2 else min(level, high * STEP)
+        return high if seen.count(high) < TWICE else min(level, high * STEP)
     if level <= low:
-        return low if seen.count(low) < 2 else max(level, low / STEP)
+        return low if seen.count(low) < TWICE else max(level, low / STEP)
     return level
 
 

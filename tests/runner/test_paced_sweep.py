@@ -94,8 +94,8 @@ def test_a_stall_of_the_server_is_one_gap_of_the_streams_it_met(data: Path) -> N
     assert "send_lag" not in cell["flags"]
 
 
-async def stalled_sweep(data: Path, sweep_id: str, stall_s: float) -> None:
-    """The sweep, with its own event loop stopped for `stall_s` about once a second while it measures."""
+async def stalled_sweep(data: Path, sweep_id: str, stall_s: float, *, again: bool) -> None:
+    """The sweep, with its own event loop stopped for `stall_s` while it measures: about once a second, or once."""
     measuring = asyncio.Event()
 
     def note(line: Mapping[str, Any]) -> None:
@@ -104,31 +104,18 @@ async def stalled_sweep(data: Path, sweep_id: str, stall_s: float) -> None:
 
     async def stall() -> None:
         await measuring.wait()
-        while True:
-            time.sleep(stall_s)
+        if not again:
+            await asyncio.sleep(0.5)  # to the middle of the window
+        time.sleep(stall_s)
+        while again:
             await asyncio.sleep(1 - stall_s)
+            time.sleep(stall_s)
 
     task = asyncio.create_task(stall())
     try:
         await run_sweep(data, sweep_id, stop=asyncio.Event(), on_progress=note)
     finally:
         task.cancel()
-
-
-async def stalled_once(data: Path, sweep_id: str, stall_s: float) -> None:
-    """The sweep, with its own event loop stopped once, in the middle of the window."""
-    measuring = asyncio.Event()
-
-    def note(line: Mapping[str, Any]) -> None:
-        if line["phase"] == "measure":
-            measuring.set()
-
-    async def stall() -> None:
-        await measuring.wait()
-        await asyncio.sleep(0.5)
-        time.sleep(stall_s)
-
-    await asyncio.gather(run_sweep(data, sweep_id, stop=asyncio.Event(), on_progress=note), stall())
 
 
 def test_a_single_stall_of_our_own_spoils_the_cell_and_says_so(data: Path) -> None:
@@ -140,7 +127,7 @@ def test_a_single_stall_of_our_own_spoils_the_cell_and_says_so(data: Path) -> No
         with paced_server(data, rate=50, ttft_ms=40) as server:
             sweep_id = enqueue(data, paced_config(server.url, **config), "test")
             with asyncio.Runner(loop_factory=new_event_loop) as runner:
-                runner.run(stalled_once(data, sweep_id, 0.6))
+                runner.run(stalled_sweep(data, sweep_id, 0.6, again=False))
         tables = read_sweep(sweep_folder(data, sweep_id))
         inside = tables.requests[tables.requests["scheduled_ns"] >= tables.cells.iloc[0]["window_start_ns"]]
         spoilt = max(gap for row in inside.itertuples() for gap in gaps_ms(row)) > 250
@@ -161,7 +148,7 @@ def test_a_stall_of_our_own_is_told_and_not_blamed_on_the_server(data: Path) -> 
         config = paced_config(server.url, duration_s=4, tokens=3, grid=EIGHT, warmup_s=0.2)
         sweep_id = enqueue(data, config, "test")
         with asyncio.Runner(loop_factory=new_event_loop) as runner:
-            runner.run(stalled_sweep(data, sweep_id, 0.6))
+            runner.run(stalled_sweep(data, sweep_id, 0.6, again=True))
     tables = read_sweep(sweep_folder(data, sweep_id))
     (cell,) = build_result(tables)["cells"]
     assert "client_saturated" in cell["flags"]
