@@ -43,12 +43,13 @@ class Writer:
         self.rows, self._flushed = Rows(), (0, 0, 0)
 
     async def flush(self) -> None:
-        """Writes what has come since the last flush as one transaction. Raises StorageError (full or lost disk)."""
-        r, (i, j, k) = self.rows, self._flushed
-        requests, engine, client = r.requests[i:], r.engine[j:], r.client[k:]
-        if requests or engine or client:
-            self._flushed = (i + len(requests), j + len(engine), k + len(client))
-            await self._call(lambda: self._held.append(requests, engine, client))
+        """Writes what has come since the last flush as one transaction. Raises StorageError (full or lost disk).
+
+        What is on disk is counted where it is written: a flush that is cancelled while it waits for the thread leaves
+        its rows to the next one.
+        """
+        if self._flushed != self._counts():
+            await self._call(self._write_new)
 
     async def flush_every_second(self) -> None:
         """Runs until cancelled; a StorageError ends it and with it the sweep."""
@@ -74,6 +75,15 @@ class Writer:
                 await self._call(self._store.close)
                 self._store = None
             self._thread.shutdown(wait=True)
+
+    def _counts(self) -> tuple[int, int, int]:
+        return len(self.rows.requests), len(self.rows.engine), len(self.rows.client)
+
+    def _write_new(self) -> None:
+        """On the writer thread. The event loop may add rows meanwhile, but begins a cell only after a flush."""
+        rows, (i, j, k), (to_i, to_j, to_k) = self.rows, self._flushed, self._counts()
+        self._held.append(rows.requests[i:to_i], rows.engine[j:to_j], rows.client[k:to_k])
+        self._flushed = to_i, to_j, to_k
 
     @property
     def _held(self) -> SweepStore:
