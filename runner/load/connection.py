@@ -11,7 +11,7 @@ import httptools
 from runner.load.clock import Clock
 from runner.load.exchange import MAX_BODY_BYTES, MAX_HEADER_BYTES, Exchange, ExchangeError, Hooks
 from runner.load.poller import READ_BYTES, SHORT_READ_BYTES, Ancillary, Inbox, Poller
-from runner.load.stamped_socket import ANCILLARY_BYTES, wall_stamp, wall_times
+from runner.load.stamped_socket import wall_stamp, wall_times
 
 PIECE_BYTES = 40  # what keeping one body piece costs beside its bytes
 END_MARK_GRACE_S = 0.25  # after the dialect's end mark, for the end of the body that keeps the connection usable
@@ -30,7 +30,7 @@ class Connection:
 
     def __init__(self, sock: socket.socket, clock: Clock, poller: Poller) -> None:
         self._sock, self._fd, self._poller, self._clock = sock, sock.fileno(), poller, clock
-        self._inbox = Inbox(sock.recvmsg, self._on_readable, self._on_read, self._on_error)
+        self._inbox = Inbox(sock.recvmsg_into, self._on_readable, self._on_read, self._on_error)
         self._loop = asyncio.get_running_loop()
         self._waiter: asyncio.Future[None] | None = None
         self._failure: ExchangeError | None = None
@@ -148,7 +148,7 @@ class Connection:
     def _on_readable(self) -> None:
         for _ in range(READS_AT_ONCE):
             try:
-                data, ancillary, _, _ = self._sock.recvmsg(READ_BYTES, ANCILLARY_BYTES)
+                data, ancillary = self._poller.receive(self._inbox)
             except (BlockingIOError, InterruptedError):
                 return
             except OSError as e:

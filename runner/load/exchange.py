@@ -68,8 +68,9 @@ class Exchange:
         if len(self.stamps) == len(self.parts):  # a piece in each read, as nearly always
             raw = Reads(self.stamps.tolist(), self.parts)
         else:
-            spans = zip(chain((0,), self.counts), self.counts, strict=False)
-            raw = Reads(self.stamps.tolist(), [b"".join(self.parts[start:stop]) for start, stop in spans])
+            parts, spans = self.parts, zip(chain((0,), self.counts), self.counts, strict=False)
+            bodies = [parts[i] if stop - i == 1 else b"".join(parts[i:stop]) for i, stop in spans]
+            raw = Reads(self.stamps.tolist(), bodies)
         encoding = (self.header(b"content-encoding") or b"identity").strip().lower()
         if encoding in (b"identity", b""):
             return raw

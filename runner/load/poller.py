@@ -16,7 +16,7 @@ from typing import Any
 
 from runner.load.stamped_socket import ANCILLARY_BYTES
 
-READ_BYTES = 4 * 1024  # a token is a few hundred bytes; Python allocates the whole buffer at each read
+READ_BYTES = 4 * 1024  # a token is a few hundred bytes
 SHORT_READ_BYTES = 32  # the end mark may be cut in two; its second half is a short read
 # a burst comes while it is read: a further look costs a tenth of a turn of the event loop. But a request may be due
 LOOK_NS = 400_000
@@ -29,7 +29,7 @@ Ancillary = list[tuple[int, int, bytes]]
 class Inbox:
     """One watched socket. While `holding`, reads that can't be the last of their stream are kept in `held`.
 
-    `on_readable()` is called when there is something to read, `on_read(data, ancillary)` with a read that must be
+    `receive` is the socket's `recvmsg_into`. `on_readable()` is called when there is something to read, `on_read(data, ancillary)` with a read that must be
     looked into, and `on_error` with what a read raised. `held`: the data and the kernel's stamp of each read in turn.
     """
 
@@ -37,7 +37,7 @@ class Inbox:
 
     def __init__(
         self,
-        receive: Callable[[int, int], tuple[bytes, Ancillary, int, Any]],
+        receive: Callable[[list[bytearray], int], tuple[int, Ancillary, int, Any]],
         on_readable: Callable[[], None],
         on_read: Callable[[bytes, Ancillary], None],
         on_error: Callable[[OSError], None],
@@ -53,6 +53,10 @@ class Poller:
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._inboxes: dict[int, Inbox] = {}
+        # every read goes through one buffer: a new one for each, of which a token fills a tenth, takes longer to get
+        # than the token to copy
+        self._buffer = bytearray(READ_BYTES)
+        self._buffers, self._view = [self._buffer], memoryview(self._buffer)
         self._epoll = select.epoll() if sys.platform == "linux" else None
         if self._epoll is not None:
             self._loop.add_reader(self._epoll.fileno(), self._look)
@@ -73,6 +77,11 @@ class Poller:
             with contextlib.suppress(OSError):
                 self._epoll.unregister(fd)
 
+    def receive(self, inbox: Inbox) -> tuple[bytes, Ancillary]:
+        """One read of at most READ_BYTES. Raises OSError."""
+        size, ancillary, _, _ = inbox.receive(self._buffers, ANCILLARY_BYTES)
+        return self._view[:size].tobytes(), ancillary
+
     def close(self) -> None:
         """Watches nothing any more."""
         self._inboxes.clear()
@@ -90,7 +99,7 @@ class Poller:
 
     def _read(self, ready: list[tuple[int, int]], until_ns: int) -> bool:
         """False when the time is over, or the poller was closed by what was read."""
-        inboxes = self._inboxes
+        inboxes, buffers, view = self._inboxes, self._buffers, self._view
         for fd, _ in ready:
             inbox = inboxes.get(fd)
             if inbox is None:  # an earlier one of this round has closed it
@@ -101,15 +110,17 @@ class Poller:
                     return False
                 continue
             try:
-                data, ancillary, _, _ = inbox.receive(READ_BYTES, ANCILLARY_BYTES)
+                size, ancillary, _, _ = inbox.receive(buffers, ANCILLARY_BYTES)
             except (BlockingIOError, InterruptedError):
                 continue
             except OSError as e:
                 inbox.on_error(e)
                 continue
-            if ancillary and len(inbox.held) < 2 * MAX_HELD and may_go_on(data):
-                inbox.held.append(data)
-                inbox.held.append(ancillary[0][2])  # a socket's only ancillary data is its stamp
+            data = view[:size].tobytes()
+            held = inbox.held
+            if ancillary and len(held) < 2 * MAX_HELD and may_go_on(data):
+                held.append(data)
+                held.append(ancillary[0][2])  # a socket's only ancillary data is its stamp
             else:
                 inbox.on_read(data, ancillary)
                 if monotonic_ns() > until_ns:

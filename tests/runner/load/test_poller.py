@@ -29,7 +29,7 @@ def pairs(count: int) -> Iterator[list[tuple[socket.socket, socket.socket]]]:
 
 def inbox(sock: socket.socket, on_readable: Callable[[], object]) -> Inbox:
     """One that looks into every read."""
-    return Inbox(sock.recvmsg, lambda: on_readable() and None, lambda data, ancillary: None, lambda error: None)
+    return Inbox(sock.recvmsg_into, lambda: on_readable() and None, lambda data, ancillary: None, lambda error: None)
 
 
 @pytest.mark.parametrize("count", [1, 32])
@@ -117,7 +117,7 @@ def test_reads_in_the_middle_of_a_stream_are_kept_with_their_stamps_until_one_mu
             handed.append(data)
             ended.set()
 
-        box = Inbox(ours.recvmsg, lambda: None, on_read, lambda error: None)
+        box = Inbox(ours.recvmsg_into, lambda: None, on_read, lambda error: None)
         box.holding = True
         poller.add(ours.fileno(), box)
         for number in range(3):
