@@ -1,16 +1,40 @@
 """Figures in which a box can be drawn: what lies in it narrows what is shown elsewhere."""
 
+import re
+import time
+from base64 import b64encode
 from collections.abc import Callable
 from typing import Any
 
 import plotly.graph_objects as go
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from app import ui
 from app.views import theme
+from app.views.sketch import sketch_svg
 
+HEAD_START_S = 0.3
 # always there: the box tool stands in the bar
 CONFIG: dict[str, Any] = {**ui.PLOTLY, "modeBarButtonsToRemove": ["lasso2d", "autoScale2d"], "displayModeBar": True}
+
+
+def place(fig: go.Figure, key: str) -> DeltaGenerator:
+    """Where `chart` will draw this figure: until the browser has started Plotly it holds a still picture of it."""
+    name = f"{key}-place"
+    if picture := sketch_svg(fig, dark=ui.dark()):
+        at = f".st-key-{re.sub('[^a-zA-Z0-9_-]', '-', name)}:not(:has(.main-svg))"
+        source = f"url(data:image/svg+xml;base64,{b64encode(picture.encode()).decode()})"
+        st.html(f"<style>{at} {{background: {source}}} {at} > * {{opacity: 0}}</style>")
+    return st.container(key=name)
+
+
+def words_first() -> None:
+    """Before the first figures of a visit: a browser starts Plotly as soon as it hears of a figure, and for a second or
+    two shows nothing else that comes."""
+    if not st.session_state.get("words-shown"):
+        st.session_state["words-shown"] = True
+        time.sleep(HEAD_START_S)
 
 
 def chart(fig: go.Figure, key: str, alt: str, on_select: Callable[[], None], *, points: bool = True) -> None:

@@ -1,7 +1,6 @@
 """The router: the list of pages and what all of them share."""
 
 import contextlib
-from pathlib import Path
 
 import streamlit as st
 
@@ -19,7 +18,6 @@ pages = [
     st.Page(ui.BACKENDS, title=w.text("Backends"), url_path="backends"),
     st.Page(ui.METHOD, title=w.text("Method"), url_path="method"),
 ]
-st.html(f"<style>{(Path(__file__).with_name('pages.css')).read_text(encoding='utf-8')}</style>")
 page = st.navigation(pages, position="top")
 jobs.ensure_worker(ui.data_dir())
 with contextlib.suppress(ui.PageEnd):  # the foot also stands below a page that ends early

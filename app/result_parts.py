@@ -137,12 +137,8 @@ def to_paste(line: str, w: Words) -> None:
     """
     ui.note(w.text("To paste into the server's start command; a click selects all of it"))
     label = escape(w.text("the setting, to paste"))
-    st.html(
-        "<style>.to-paste {user-select: all; white-space: pre-wrap; overflow-wrap: anywhere; margin: 0; "
-        "padding: 0.8rem 1rem; border-radius: 0.5rem; background: rgba(128, 128, 128, 0.12); font-size: 0.875rem; "
-        "font-family: ui-monospace, 'SF Mono', Consolas, 'DejaVu Sans Mono', monospace}</style>"
-        f'<pre class="to-paste" tabindex="0" aria-label="{label}">{escape(line)}</pre>'
-    )
+    with st.container(key="to-paste"):
+        st.html(f'<pre class="to-paste" tabindex="0" aria-label="{label}">{escape(line)}</pre>')
 
 
 def beside_choice(result: c.Result, w: Words) -> None:

@@ -8,6 +8,7 @@ It is a copy that may be deleted at any time: what is older than the database, o
 
 import contextlib
 import hashlib
+import os
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
@@ -36,6 +37,11 @@ def forget_result(folder: Path) -> None:
     """For a sweep that goes on."""
     with contextlib.suppress(OSError):
         (folder / KEPT).unlink(missing_ok=True)
+
+
+def is_kept(folder: Path) -> bool:
+    """Whether there is one that can be read, of whatever version."""
+    return os.access(folder / KEPT, os.R_OK)
 
 
 def kept_result(folder: Path) -> tuple[SweepConfig, dict[str, Any]] | None:

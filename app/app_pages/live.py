@@ -31,12 +31,6 @@ if chosen is None:
         st.page_link(ui.NEW, label=w.text("Set up a sweep"))
         st.page_link(ui.RESULTS, label=w.text("Look at results"))
     ui.stop()
-# sentences that change must not push what stands below them
-st.html(
-    "<style>.st-key-live-sentence {min-height: 3.2rem} .st-key-live-health {min-height: 4.6rem} "
-    "@media (max-width: 640px) {.st-key-live-sentence {min-height: 6.4rem} .st-key-live-health {min-height: 7.8rem}}"
-    "</style>"
-)
 st.query_params["sweep"] = chosen.sweep_id
 try:
     config = read_config(chosen.folder)

@@ -21,14 +21,13 @@ from app.views.frontier import frontier_figure
 from app.views.imported import left_out, left_out_sentences
 from app.views.verdict import flat_facts, origin_note, verdict
 from runner.analysis.result import targets_of
+from runner.kept_result import is_kept
 from runner.queue import delete_sweep
 from runner.quick_check import is_quick_check
 from storage.errors import GoodputError
 from storage.side_files import LIVE, read_state
 
 w = ui.words()
-# a setting's name is one long word: in a heading of the usual size it would be cut on a phone
-st.html("<style>@media (max-width: 640px) {.stMainBlockContainer h2 {font-size: 1.5rem}}</style>")
 READABLE = ("done", "stopped", "failed", "interrupted", "sample", "imported")
 everything = all_results(ui.data_dir())
 chosen = ui.chosen_sweep(READABLE, everything)
@@ -73,7 +72,8 @@ if chosen.status in ("stopped", "interrupted", "failed") and chosen.cells_done <
             ui.stop()
         ui.go_to(ui.LIVE, chosen.sweep_id)
 reading = st.empty()
-reading.skeleton(height=560)  # a large sweep of an older version takes a second or two to be read
+if not is_kept(chosen.folder):  # a large sweep of an older version takes a second or two to be judged
+    reading.skeleton(height=560)
 imported = is_import(chosen.folder)
 try:
     prepared = cache.requests_of(chosen.folder) if imported else None
@@ -210,13 +210,16 @@ every_section = {
 lacking = left_out(result, w, requests=not imported or prepared is not None)
 sections = {name: title for name, title in every_section.items() if name not in lacking}
 st.session_state.setdefault("frontier-key", "frontier-plot")
-with picture, st.container(key="frontier"), import_parts.guarded(imported, w):
-    if imported and not c.measured(result):
-        import_parts.picture_of_times(result, w)
-    else:
-        ui.say(w.text("Goodput frontier"), level=3)
-        alt = w.text("goodput against raw output of every cell")
-        brush.chart(frontier_figure(result, w, dark=dark), st.session_state["frontier-key"], alt, picked_in_picture)
+times_only, frontier = imported and not c.measured(result), None
+with picture, st.container(key="frontier"):
+    title, frontier_place = st.container(), st.container()
+    with import_parts.guarded(imported, w):
+        if not times_only:
+            with title:
+                ui.say(w.text("Goodput frontier"), level=3)
+            frontier = frontier_figure(result, w, dark=dark)
+            with frontier_place:
+                frontier_place = brush.place(frontier, st.session_state["frontier-key"])
     if "cell" in sections:
         ui.note(
             w.text(
@@ -236,8 +239,7 @@ links.show("section", section)
 if section != "cell":
     links.show("cell", None)
     links.show("request", None)
-with import_parts.guarded(imported, w):
-    look_closer(section or next(iter(sections)))
+closer = st.container(key="closer")
 for sentence in left_out_sentences(every_section, lacking, w):
     ui.note(sentence)
 st.page_link(ui.METHOD, label=w.text("What these numbers mean, and how the choice is made"))
@@ -259,3 +261,12 @@ elif not is_sample(chosen.folder):
             st.switch_page(ui.START)
 if not imported and not any(s.status in LIVE for s in everything):  # what is measured goes first
     cache.prepare_soon(chosen.folder)
+brush.words_first()
+with frontier_place, import_parts.guarded(imported, w):
+    if times_only:
+        import_parts.picture_of_times(result, w)
+    elif frontier is not None:
+        alt = w.text("goodput against raw output of every cell")
+        brush.chart(frontier, st.session_state["frontier-key"], alt, picked_in_picture)
+with closer, import_parts.guarded(imported, w):
+    look_closer(section or next(iter(sections)))

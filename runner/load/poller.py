@@ -29,8 +29,9 @@ Ancillary = list[tuple[int, int, bytes]]
 class Inbox:
     """One watched socket. While `holding`, reads that can't be the last of their stream are kept in `held`.
 
-    `receive` is the socket's `recvmsg_into`. `on_readable()` is called when there is something to read, `on_read(data, ancillary)` with a read that must be
-    looked into, and `on_error` with what a read raised. `held`: the data and the kernel's stamp of each read in turn.
+    `receive` is the socket's `recvmsg_into`. `on_readable()` is called when there is something to read,
+    `on_read(data, ancillary)` with a read that must be looked into, and `on_error` with what a read raised. `held`: the
+    data and the kernel's stamp of each read in turn.
     """
 
     __slots__ = ("held", "holding", "on_error", "on_read", "on_readable", "receive")
