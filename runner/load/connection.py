@@ -121,6 +121,11 @@ class Connection:
             return False
         return False
 
+    def expire(self) -> None:
+        """The request has taken too long: it ends here with what has come, unless that was all of it."""
+        self._release()
+        self._fail("timeout", "no complete answer in time")
+
     def close(self) -> None:
         self._release()  # what came before a cut is kept
         if self.open:

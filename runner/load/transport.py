@@ -17,6 +17,7 @@ import httpx
 from runner.load.clock import Clock
 from runner.load.connection import Connection
 from runner.load.exchange import MAX_BODY_BYTES, Exchange, ExchangeError
+from runner.load.limits import Limits
 from runner.load.poller import Poller
 from runner.load.stamped_socket import Address, connect, open_warm_up_socket, raise_open_files, resolve
 from runner.load.targets import allowed_hosts, container_hint, refusal
@@ -66,6 +67,7 @@ class StampedTransport(httpx.AsyncBaseTransport):
         self._hangs_up: set[Origin] = set()  # promises keep-alive and closes all the same, as llama.cpp does
         self._names: dict[tuple[str, int], tuple[int, list[Address]]] = {}
         self._turnstile = Turnstile()
+        self._limits = Limits()
         self._poller: Poller | None = None
         self._warm_up = open_warm_up_socket()
         raise_open_files()
@@ -96,34 +98,43 @@ class StampedTransport(httpx.AsyncBaseTransport):
 
     async def collect(self, origin: Origin, payload: bytes, collect: Collect, *, head_only: bool = False) -> None:
         """The whole answer to the encoded request into `collect.exchange`. Raises ExchangeError."""
-        exchange = collect.exchange
+        exchange, limit_s = collect.exchange, collect.limit_s
+        due_ns = None if limit_s is None else monotonic_ns() + round(limit_s * 1e9)
         connection: Connection | None = None
         try:
-            async with asyncio.timeout(collect.limit_s):
-                await self._turnstile.enter()
-                while True:
-                    connection = await self._connection(origin, exchange, reuse=collect.reuse and not exchange.resends)
-                    if not exchange.reused:  # many connect at the same moment
-                        await self._turnstile.enter()
-                    connection.begin(
-                        exchange,
-                        payload,
-                        head_only=head_only,
-                        every_read=False,
-                        max_body=self._max_body,
-                        says_done=collect.says_done,
-                    )
-                    try:
-                        await connection.wait()
-                        await self._turnstile.enter()
-                        break
-                    except ExchangeError:
-                        if not died_idle(exchange):
-                            raise
-                        self._restart(origin, exchange)
+            await self._turnstile.enter()
+            while True:
+                connection = self._waiting(origin, exchange) if collect.reuse and not exchange.resends else None
+                if connection is None:
+                    async with asyncio.timeout(None if due_ns is None else max(0, due_ns - monotonic_ns()) / 1e9):
+                        connection = await self._new(origin, exchange)
+                    await self._turnstile.enter()  # many connect at the same moment
+                connection.begin(
+                    exchange,
+                    payload,
+                    head_only=head_only,
+                    every_read=False,
+                    max_body=self._max_body,
+                    says_done=collect.says_done,
+                )
+                late = connection.expire
+                if due_ns is not None:
+                    self._limits.add(late, due_ns)
+                try:
+                    await connection.wait()
+                    await self._turnstile.enter()
+                    break
+                except ExchangeError as e:
+                    if e.kind == "timeout":
+                        raise TimeoutError from None
+                    if not died_idle(exchange):
+                        raise
+                    self._restart(origin, exchange)
+                finally:
+                    self._limits.remove(late)
         except TimeoutError:
             exchange.end_ns = monotonic_ns()
-            raise ExchangeError("timeout", f"no complete answer within {collect.limit_s:g} s", exchange) from None
+            raise ExchangeError("timeout", f"no complete answer within {limit_s:g} s", exchange) from None
         finally:
             if connection is not None:
                 self._put_back(origin, connection)
@@ -152,13 +163,23 @@ class StampedTransport(httpx.AsyncBaseTransport):
     async def _connection(
         self, origin: Origin, exchange: Exchange, *, reuse: bool, timeouts: dict[str, float | None] | None = None
     ) -> Connection:
+        waiting = self._waiting(origin, exchange) if reuse else None
+        return waiting or await self._new(origin, exchange, timeouts)
+
+    def _waiting(self, origin: Origin, exchange: Exchange) -> Connection | None:
+        """An idle connection that still lives, of a server that does not hang up on these."""
         idle = self._idle.get(origin)
-        while reuse and idle and origin not in self._hangs_up:
+        while idle and origin not in self._hangs_up:
             connection = idle.pop()
             if connection.is_alive():
                 exchange.reused = True
                 return connection
             connection.close()
+        return None
+
+    async def _new(
+        self, origin: Origin, exchange: Exchange, timeouts: dict[str, float | None] | None = None
+    ) -> Connection:
         exchange.reused = False
         limit, where = (timeouts or {}).get("connect") or self._connect_timeout_s, f"{origin[1]}:{origin[2]}"
         try:
@@ -207,7 +228,7 @@ class StampedTransport(httpx.AsyncBaseTransport):
             ready.remove(connection)
             connection.close()
         missing = 0 if origin in self._hangs_up else min(idle, IDLE_PER_ORIGIN) - len(ready)
-        opened = (self._connection(origin, Exchange(), reuse=False) for _ in range(missing))
+        opened = (self._new(origin, Exchange()) for _ in range(missing))
         made = await asyncio.gather(*opened, return_exceptions=True)
         ready += [c for c in made if isinstance(c, Connection)]
 
@@ -240,6 +261,7 @@ class StampedTransport(httpx.AsyncBaseTransport):
             for connection in connections:
                 connection.close()
         self._idle.clear()
+        self._limits.close()
         if self._poller is not None:
             self._poller.close()
         self._warm_up.close()

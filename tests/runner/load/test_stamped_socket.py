@@ -6,31 +6,16 @@ import os
 import socket
 import struct
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
 
 import pytest
 
 from runner.load.garbage import freeze, thaw
 from runner.load.stamped_socket import SO_TIMESTAMPNS, STAGGER_S, Address, connect, resolve, wall_stamp
+from tests.support.silent_address import silent_address
 
 
 def allow(address: str) -> None:
     """No address is refused."""
-
-
-@contextmanager
-def silent_address() -> Iterator[Address]:
-    """A loopback address that answers no further connection: its listener's queue is full."""
-    with ExitStack() as stack:
-        listener = stack.enter_context(socket.socket())
-        listener.bind(("127.0.0.1", 0))
-        listener.listen(0)
-        for _ in range(8):
-            waiting = stack.enter_context(socket.socket())
-            waiting.setblocking(False)
-            waiting.connect_ex(listener.getsockname())
-        yield socket.AF_INET, listener.getsockname()
 
 
 def closed_address() -> Address:

@@ -19,6 +19,7 @@ from runner.load.stamped_socket import enable_stamps, wall_stamp
 from runner.load.transport import Collect, StampedTransport
 from runner.protocols.dialects import says_done
 from tests.support.scripted_http import CHUNKED_HEAD, HEAD, chunk, scripted, serving, take_request
+from tests.support.silent_address import silent_address
 
 
 async def fetch(url: str, *, transport: StampedTransport | None = None, **options: object) -> Exchange:
@@ -480,6 +481,59 @@ def test_the_whole_request_limit_is_a_timeout_that_keeps_the_partial_answer() ->
     assert caught.value.kind == "timeout"
     assert caught.value.exchange is not None
     assert body(caught.value.exchange) == b"first"
+
+
+def test_each_request_has_its_own_limit() -> None:
+    """Of requests that run together the short-tempered one ends, on a connection that was open already; the others go
+    on, and its connection is not used again."""
+
+    async def run() -> list[Exchange | BaseException]:
+        go = asyncio.Event()
+
+        async def play(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            while True:
+                await take_request(reader)
+                if go.is_set():
+                    await reader.read(1)
+                    return
+                writer.write(HEAD + b"Content-Length: 2\r\n\r\nok")
+
+        async with serving(play) as url, httpx.AsyncClient(transport=StampedTransport(allow=())) as client:
+
+            async def ask(limit_s: float | None) -> Exchange:
+                collect = Collect(limit_s=limit_s, reuse=True)
+                await client.post(url, content=b"{}", extensions={"goodput": collect})
+                return collect.exchange
+
+            await asyncio.gather(ask(60), ask(60))  # two connections, idle now
+            go.set()
+            patient = asyncio.create_task(ask(60))
+            hasty = await asyncio.gather(ask(0.2), return_exceptions=True)
+            assert not patient.done()
+            patient.cancel()
+            await asyncio.wait([patient])
+            return hasty
+
+    (hasty,) = asyncio.run(run())
+    assert isinstance(hasty, ExchangeError)
+    assert (hasty.kind, str(hasty)) == ("timeout", "no complete answer within 0.2 s")
+    assert hasty.exchange is not None
+    assert (hasty.exchange.reused, hasty.exchange.resends) == (True, 0)  # silence is no idle connection that died
+    assert hasty.exchange.end_ns is not None
+    assert hasty.exchange.sent_ns is not None
+    assert hasty.exchange.end_ns - hasty.exchange.sent_ns >= 150_000_000
+
+
+def test_the_limit_counts_while_no_connection_comes() -> None:
+    """A server that takes no connection is a timeout when the request's limit is the shorter one."""
+
+    async def run() -> None:
+        with silent_address() as (_, (host, port)):
+            await fetch(f"http://{host}:{port}", limit_s=0.2)
+
+    with pytest.raises(ExchangeError, match=r"within 0\.2 s") as caught:
+        asyncio.run(run())
+    assert caught.value.kind == "timeout"
 
 
 def test_cancelling_closes_the_socket() -> None:
