@@ -37,8 +37,9 @@ def cell_warnings(
     start; `base`: the cell's target-free numbers, with `engine` and the shares of kernel stamps and cached prompts.
     """
     answered = rows["completed"].to_numpy(dtype=bool) & rows["in_window"].to_numpy(dtype=bool)
+    ours = hit_by_own_stalls(rows, client)
     values: dict[str, dict[str, Any] | None] = {
-        "client_saturated": _client_saturated(client, span, rows, answered),
+        "client_saturated": _client_saturated(client, span, answered, ours),
         "machine_busy": _machine_busy(base["others_share"]),
         "rate_not_reached": _rate_not_reached(rows, span),
         "server_serialises": _server_serialises(rows, base, span, setting),
@@ -49,7 +50,11 @@ def cell_warnings(
         "user_clock": _user_clock(base["kernel_stamp_share"], simulated),
         "errors": _errors(rows),
     }
-    for flag, share in material_flags(row_flags(rows), answered).items():
+    flags = row_flags(rows)
+    flags["stream_buffered"] = (
+        flags["stream_buffered"] & ~ours
+    )  # short answers that came while our loop stood still are read in one piece
+    for flag, share in material_flags(flags, answered).items():
         if flag != "prefix_cached":
             values[flag] = {"share": share}
     hits, intended = base["prefix_cache_hit_share"], base["prefix_cache_hit_share_intended"]
@@ -58,7 +63,7 @@ def cell_warnings(
 
 
 def _client_saturated(
-    client: pd.DataFrame, span: tuple[float, float], rows: pd.DataFrame, answered: Bools
+    client: pd.DataFrame, span: tuple[float, float], answered: Bools, ours: Bools
 ) -> dict[str, Any] | None:
     """Late or busy most of the time, or once so late that answers of the window would be held against the server."""
     at = floats(client["at_ns"])
@@ -72,7 +77,7 @@ def _client_saturated(
     cpu = float(floats(worst["cpu_share"]).mean())
     if late or cpu > CPU_SHARE:
         return {"loop_lag_ms": nearest_rank(lags, 0.90), "cpu_share": cpu}
-    hit = int((hit_by_own_stalls(rows, client) & answered).sum())
+    hit = int((ours & answered).sum())
     return {"loop_lag_ms": float(lags.max()), "cpu_share": cpu} if hit > HIT_SHARE * int(answered.sum()) else None
 
 

@@ -53,3 +53,16 @@ def test_a_single_stall_counts_when_it_met_more_than_one_answer_in_a_hundred(hit
     cell = build_result(make_tables(rows, client=samples(*lags)))["cells"][0]
     assert ("client_saturated" in cell["flags"]) is flagged
     assert any(w["values"].get("loop_lag_ms") == 650.0 for w in cell["warnings"]) is flagged
+
+
+@pytest.mark.parametrize(("lag_ms", "told"), [(650.0, "client_saturated"), (1.0, "stream_buffered")])
+def test_short_answers_read_in_one_piece_after_a_stall_of_ours_are_not_held_against_the_server(
+    lag_ms: float, told: str
+) -> None:
+    """Ten of a hundred answers of four tokens have one stamp: while our loop stood still that is our doing, else the
+    server or a proxy kept them back."""
+    whole = [make_request(i, at_ms=50_000 + i, ttft_ms=400, gaps_ms=[0, 0, 0]) for i in range(10)]
+    rows = [*whole, *(make_request(10 + i, at_ms=1000 * i, gaps_ms=[20, 20, 20]) for i in range(90))]
+    lags = [lag_ms if i == 50 else 1.0 for i in range(100)]
+    cell = build_result(make_tables(rows, client=samples(*lags)))["cells"][0]
+    assert [f for f in ("client_saturated", "stream_buffered") if f in cell["flags"]] == [told]
