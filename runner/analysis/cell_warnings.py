@@ -51,9 +51,8 @@ def cell_warnings(
         "errors": _errors(rows),
     }
     flags = row_flags(rows)
-    flags["stream_buffered"] = (
-        flags["stream_buffered"] & ~ours
-    )  # short answers that came while our loop stood still are read in one piece
+    # short answers that came while our loop stood still are read in one piece
+    flags["stream_buffered"] = flags["stream_buffered"] & ~ours
     for flag, share in material_flags(flags, answered).items():
         if flag != "prefix_cached":
             values[flag] = {"share": share}
