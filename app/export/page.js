@@ -230,9 +230,85 @@
   const narrow = () => innerWidth < 560;
 
   // ---- figures
+  const LABEL_PLACES = ["top center", "top left", "top right", "bottom left", "bottom right", "bottom center", "middle left", "middle right"];
+  const LABEL_PLOTS = [[700, 300], [280, 200]];
   const copyOf = (name, dark) => {
     const text = JSON.stringify(parts.figures[name]);
     return JSON.parse(dark ? text.replaceAll(parts.inks[0], parts.inks[1]) : text);
+  };
+
+  /** What the writing beside a mark covers, in pixels: as app.views.label_places, which has the reasons. */
+  const labelBox = (label, place, [wide, tall]) => {
+    const off = label.size / 2 / 0.8 + 1;
+    const [up, aside] = place.split(" ");
+    const foot = (1 - label.y) * tall + { top: -7 - off, middle: 1, bottom: 10 + off }[up];
+    const long = [...label.text].reduce((sum, letter) => sum + (letter.codePointAt(0) >= 0x2e80 ? 13 : 7), 0);
+    const left = label.x * wide + { left: -off - long, center: -long / 2, right: off }[aside];
+    return [left, foot - 11, left + long, foot + 3];
+  };
+  const crosses = (box, a, b) => {
+    let [enters, leaves] = [0, 1];
+    for (const axis of [0, 1]) {
+      const [step, low, high] = [b[axis] - a[axis], box[axis] - a[axis], box[axis + 2] - a[axis]];
+      if (step === 0) {
+        if (low > 0 || high < 0) return false;
+        continue;
+      }
+      enters = Math.max(enters, Math.min(low / step, high / step));
+      leaves = Math.min(leaves, Math.max(low / step, high / step));
+    }
+    return enters < leaves;
+  };
+  const placeCost = (label, place, points, lines) => {
+    let cost = 0.01 * LABEL_PLACES.indexOf(place);
+    for (const [wide, tall] of LABEL_PLOTS) {
+      const box = labelBox(label, place, [wide, tall]);
+      if (box[0] < -14 || box[2] > wide + 12 || box[1] < -20 || box[3] > tall) cost += 1000;
+      for (const { x, y, size } of points) {
+        const [across, down, r] = [x * wide, (1 - y) * tall, size / 2];
+        if (box[0] - r < across && across < box[2] + r && box[1] - r < down && down < box[3] + r) cost += 10;
+      }
+      const at = ([x, y]) => [x * wide, (1 - y) * tall];
+      for (const line of lines) for (let i = 1; i < line.length; i++) cost += crosses(box, at(line[i - 1]), at(line[i]));
+    }
+    return cost;
+  };
+  const togetherCost = (labels, taken) => {
+    let cost = 0;
+    for (const plot of LABEL_PLOTS) {
+      const boxes = labels.map((label, i) => labelBox(label, taken[i], plot));
+      boxes.forEach((a, i) => {
+        const far = labels.map(({ x, y }) =>
+          Math.hypot(
+            Math.max(a[0] - x * plot[0], 0, x * plot[0] - a[2]),
+            Math.max(a[1] - (1 - y) * plot[1], 0, (1 - y) * plot[1] - a[3]),
+          ),
+        );
+        if (far[i] > Math.min(...far)) cost += 300;
+        for (const b of boxes.slice(0, i)) if (a[0] < b[2] && b[0] < a[2] && a[1] < b[3] && b[1] < a[3]) cost += 100;
+      });
+    }
+    return cost;
+  };
+  const placeLabels = (fig) => {
+    const log = fig.layout.xaxis.type === "log";
+    const across = (x) => (log ? Math.log10(x) : x);
+    const known = fig.data.flatMap((t) => t.x.filter((x) => x !== null).map(across));
+    const [low, span] = [Math.min(...known), Math.max(...known) - Math.min(...known)];
+    const [bottom, top] = fig.layout.yaxis.range;
+    const at = (t) => t.x.map((x, i) => [span ? (across(x) - low + 0.07 * span) / (1.14 * span) : 0.5, (t.y[i] - bottom) / (top - bottom)]);
+    const of = (role) => fig.data.filter((t) => t.meta && t.meta.role === role);
+    const marked = [...of("pick"), ...of("raw")].filter((t) => t.x.length);
+    const labels = marked.map((t) => ({ x: at(t)[0][0], y: at(t)[0][1], text: t.text[0], size: t.marker.size }));
+    const dots = of("points").flatMap((t) => at(t).map(([x, y], i) => ({ x, y, size: t.marker.size[i] })));
+    const stepped = (line) => line.flatMap((p, i) => (i ? [[line[i - 1][0], p[1]], p] : [p]));
+    const lines = [...of("path").map(at), ...of("frontier").map(at).map(stepped)];
+    const costs = labels.map((label) => LABEL_PLACES.map((place) => placeCost(label, place, [...dots, ...labels], lines)));
+    let ways = [[]];
+    for (const _ of labels) ways = ways.flatMap((way) => LABEL_PLACES.map((place) => [...way, place]));
+    const cost = (way) => way.reduce((sum, place, i) => sum + costs[i][LABEL_PLACES.indexOf(place)], togetherCost(labels, way));
+    const best = ways.map((way) => [cost(way), way]).reduce((a, b) => (b[0] < a[0] ? b : a))[1];
+    marked.forEach((trace, i) => (trace.textposition = best[i]));
   };
 
   const moveFrontier = (fig, now) => {
@@ -267,12 +343,9 @@
     const same = pick && raw && pick.cell === raw.cell;
     const place = (trace, c, text) => Object.assign(trace, c ? { x: [c.raw], y: [c.goodput], text: [text] } : { x: [], y: [], text: [] });
     place(of("pick"), pick, plain(same ? parts.words.same : parts.words.pick));
-    const most = rated.map((c) => c.raw);
-    const position = pick && (pick.raw - Math.min(...most)) / (Math.max(...most) - Math.min(...most));
-    of("pick").textposition = same && position > 0.7 ? "top left" : same && position < 0.3 ? "top right" : "top center";
     place(of("raw"), same ? null : raw, of("raw").meta.label);
-    of("raw").textposition = raw && raw.goodput < 0.15 * top ? "top left" : "bottom left";
     fig.layout.yaxis.range = [-0.04 * top, 1.18 * top];
+    placeLabels(fig);
   };
 
   const moveTargets = (fig, targets) => {

@@ -5,17 +5,20 @@ Traces carry `meta.role` (path, points, legend, frontier, pick, raw), so that th
 when a target changes. `customdata` of a point: [cell, goodput text, share text, the other lines, title].
 """
 
+import math
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 import plotly.graph_objects as go
 
 from app.views import cells as c
 from app.views import theme
+from app.views.label_places import Label, Place, label_places
 from app.words import ENGLISH, Words
 
 HOVER = "%{customdata[4]}<br>%{customdata[1]}<br>%{customdata[2]}<br>%{customdata[3]}<extra></extra>"
-LOW_SHARE = 0.15  # of the highest goodput: a label below such a point would lie on the axis
+BESIDE = 0.07  # of the width of the data: what Plotly leaves free at both ends of an axis that fits itself
 
 
 def frontier_figure(result: c.Result, words: Words = ENGLISH, *, dark: bool = False, height: int = 480) -> go.Figure:
@@ -27,10 +30,11 @@ def frontier_figure(result: c.Result, words: Words = ENGLISH, *, dark: bool = Fa
         traces += _setting(mine.get(key, []), key, name, shorts[key], index, words)
     traces += [*_frontier(points, words, dark), *_marks(result, words, dark)]
     top = max((p["goodput_per_s"] for p in points), default=1.0) or 1.0
-    output = theme.axis([p["output_tok_per_s"] for p in points])
+    output, reach = theme.axis([p["output_tok_per_s"] for p in points]), (-0.04 * top, 1.18 * top)
+    _place_labels(traces, reach, log=output["type"] == "log")
     axes = {
         "xaxis": {"title": {"text": words.text("raw output (tokens/s)")}, **output},
-        "yaxis": {"title": {"text": words.text("goodput (requests/s)")}, "range": [-0.04 * top, 1.18 * top]},
+        "yaxis": {"title": {"text": words.text("goodput (requests/s)")}, "range": list(reach)},
     }
     return theme.drawn(traces, axes, c.short_title(result), dark=dark, height=height)
 
@@ -191,38 +195,55 @@ def _marks(result: c.Result, words: Words, dark: bool) -> list[theme.Trace]:
     pick, raw = c.chosen_cell(result), c.raw_winner(result)
     same = pick is not None and raw is not None and pick["cell"] == raw["cell"]
     label = words.text("the pick, also most raw tokens") if same else words.text("the pick")
-    place = _towards_middle(pick, c.measured(result)) if same else "top center"
-    not_pick, below = words.text("most raw tokens – not the pick"), _off_the_axis(raw, c.measured(result))
+    not_pick = words.text("most raw tokens – not the pick")
     return [
-        _mark(pick, "pick", label, "star-open", place, dark),
-        _mark(None if same else raw, "raw", not_pick, "x-thin-open", below, dark),
+        _mark(pick, "pick", label, "star-open", dark),
+        _mark(None if same else raw, "raw", not_pick, "x-thin-open", dark),
     ]
 
 
-def _towards_middle(cell: c.Cell | None, points: Sequence[c.Cell]) -> str:
-    """Where a long label is not cut by the edge of the figure."""
-    known = [float(p["output_tok_per_s"]) for p in points if p.get("output_tok_per_s") is not None]
-    own = (cell or {}).get("output_tok_per_s")
-    if own is None or not known or max(known) == min(known):
-        return "top center"
-    position = (own - min(known)) / (max(known) - min(known))
-    return "top left" if position > 0.7 else "top right" if position < 0.3 else "top center"
+def _place_labels(traces: Sequence[theme.Trace], reach: tuple[float, float], *, log: bool) -> None:
+    """Sets each mark's label where it covers least of the points and lines that `traces` hold."""
+    roles: dict[str, list[tuple[theme.Trace, list[Place]]]] = {}
+    for trace, places in zip(traces, _relative(traces, reach, log), strict=True):
+        roles.setdefault(trace["meta"]["role"], []).append((trace, places))
+    marked = [(t, at[0]) for role in ("pick", "raw") for t, at in roles[role] if at]
+    dots = [
+        (x, y, size) for t, at in roles.get("points", []) for (x, y), size in zip(at, t["marker"]["size"], strict=True)
+    ]
+    lines = [at for _, at in roles.get("path", [])] + [_stepped(at) for _, at in roles["frontier"]]
+    labels = [Label(*at, t["text"][0], t["marker"]["size"]) for t, at in marked]
+    for (trace, _), place in zip(marked, label_places(labels, dots, lines), strict=True):
+        trace["textposition"] = place
 
 
-def _off_the_axis(cell: c.Cell | None, points: Sequence[c.Cell]) -> str:
-    """Where a label does not lie on the numbers of the axis below."""
-    top = max((p["goodput_per_s"] for p in points), default=0.0)
-    return "top left" if ((cell or {}).get("goodput_per_s") or 0.0) < LOW_SHARE * top else "bottom left"
+def _relative(traces: Sequence[theme.Trace], reach: tuple[float, float], log: bool) -> list[list[Place]]:
+    """Where the points of each trace lie in the plot."""
+    across = [[math.log10(x) if log else x for x in t["x"] if x is not None] for t in traces]
+    known = [x for xs in across for x in xs] or [0.0]
+    span = max(known) - min(known)
+    left, wide = min(known) - BESIDE * span, (1 + 2 * BESIDE) * span
+    up = [[(y - reach[0]) / (reach[1] - reach[0]) for y in t["y"] if y is not None] for t in traces]
+    return [
+        [((x - left) / wide if wide else 0.5, y) for x, y in zip(*at, strict=True)]
+        for at in zip(across, up, strict=True)
+    ]
 
 
-def _mark(cell: c.Cell | None, role: str, label: str, symbol: str, place: str, dark: bool) -> theme.Trace:
+def _stepped(places: Sequence[Place]) -> list[Place]:
+    """With the corners of a line that goes down first, then to the right."""
+    corners = [[(a[0], b[1]), b] for a, b in pairwise(places)]
+    return [*places[:1], *(place for both in corners for place in both)]
+
+
+def _mark(cell: c.Cell | None, role: str, label: str, symbol: str, dark: bool) -> theme.Trace:
     there = cell is not None and cell.get("output_tok_per_s") is not None
     return {
         "x": [cell["output_tok_per_s"]] if cell is not None and there else [],
         "y": [cell["goodput_per_s"]] if cell is not None and there else [],
         "mode": "markers+text",
         "text": [label] if there else [],
-        "textposition": place,
+        "textposition": "top center",
         "textfont": {"size": 13, "weight": 700 if role == "pick" else 400},
         "cliponaxis": False,
         "marker": {

@@ -12,6 +12,7 @@ from typing import Any
 import plotly.graph_objects as go
 
 from app.views import theme
+from app.views.label_places import label_foot, label_offset
 
 LEFT, RIGHT, TOP, BOTTOM = 58, 14, 28, 124  # pixels around the plot: axis titles, and the legend below
 BESIDE = 0.07  # of the width of the data: what Plotly leaves free at both ends of an axis that fits itself
@@ -89,10 +90,12 @@ def _marks(places: Sequence[tuple[float, float]], trace: Mapping[str, Any]) -> l
     for (x, y), text in zip(places, trace.get("text") or (), strict=False):
         font = trace.get("textfont") or {}
         style = f'font-family="system-ui, sans-serif" font-size="13" font-weight="{font.get("weight", 400)}"'
-        color = _at(marker.get("color"), 0)
-        parts.append(
-            f'<text x="{x:.2f}%" y="{y - 18:.1f}" text-anchor="middle" fill="{color}" {style}>{_text(text)}</text>'
-        )
+        up, aside = str(trace.get("textposition") or "top center").split()
+        off = label_offset(marker.get("size") or 6)
+        foot, shift = y + label_foot(up, off), {"left": -off, "center": 0, "right": off}[aside]
+        anchor = {"left": "end", "center": "middle", "right": "start"}[aside]
+        style += f' fill="{_at(marker.get("color"), 0)}" text-anchor="{anchor}" dx="{shift:g}"'
+        parts.append(f'<text x="{x:.2f}%" y="{foot:.1f}" {style}>{_text(text)}</text>')
     return parts
 
 

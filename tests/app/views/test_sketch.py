@@ -10,6 +10,7 @@ import pytest
 from app.views import theme
 from app.views.frontier import frontier_figure
 from app.views.sketch import BESIDE, BOTTOM, TOP, sketch_svg
+from tests.app.views.made_up import made_up_result
 
 POINTS = [(100.0, 1.0), (200.0, 2.0), (300.0, 0.0)]
 SVG = "{http://www.w3.org/2000/svg}"
@@ -72,6 +73,16 @@ def test_what_it_would_draw_wrong_it_does_not_draw(axes: dict[str, Any]) -> None
 def test_nothing_measured_is_no_picture() -> None:
     """Without a point there is nothing to show before Plotly has started."""
     assert sketch_svg(frontier_figure({}), dark=False) is None
+
+
+def test_names_beside_marks_stand_where_plotly_will_write_them() -> None:
+    """Or they would jump, and a long one at the right edge would be cut until then."""
+    result = made_up_result()
+    marks = [t for t in frontier_figure(result).data if t.meta["role"] in ("pick", "raw")]
+    anchors = {"left": "end", "center": "middle", "right": "start"}
+    found = re.findall('<text x="[^>]*text-anchor="([a-z]+)" dx', sketch_svg(frontier_figure(result), dark=False) or "")
+    assert found == [anchors[t.textposition.split()[1]] for t in marks]
+    assert "end" in found
 
 
 def test_hollow_points_stay_hollow() -> None:
