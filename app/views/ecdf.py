@@ -39,30 +39,44 @@ def ecdf_figure(
 
     `styles`: place of a series in the order of colours, where it is not its own.
     """
-    fig = theme.figure(x_title, words.text("share at or below (%)"), dark=dark, height=height)
+    traces: list[theme.Trace] = []
     everything: list[float] = []
+    unseen = {"marker": {"opacity": 0}}  # marks that are never seen: a box can only be drawn around marks
     for index, (name, values) in enumerate(series.items()):
         x, share = ecdf_points(values)
         everything += [float(v) for v in x]
         style = theme.series_style((styles or {}).get(name, index))
         n = int(np.count_nonzero(~np.isnan(np.asarray(values, dtype=np.float64))))
-        fig.add_scatter(
-            x=x.tolist(),
-            y=(100 * share).tolist(),
-            mode="lines+markers",
-            marker={"size": 4, "opacity": 0},  # never seen: a box can only be drawn around marks
-            line={"shape": "hv", "color": style["colour"], "dash": style["dash"], "width": 2},
-            name=theme.plain(f"{name} (n = {words.count(n)})"),
-            hovertemplate=theme.plain(name) + "<br>%{y:.1f} % ≤ %{x:.3~s} ms<extra></extra>",
+        traces.append(
+            {
+                "hovertemplate": theme.plain(name) + "<br>%{y:.1f} % ≤ %{x:.3~s} ms<extra></extra>",
+                "line": {"color": style["colour"], "dash": style["dash"], "shape": "hv", "width": 2},
+                "marker": {"opacity": 0, "size": 4},
+                "mode": "lines+markers",
+                "name": theme.plain(f"{name} (n = {words.count(n)})"),
+                "selected": unseen,
+                "unselected": unseen,
+                "x": x.tolist(),
+                "y": (100 * share).tolist(),
+            }
         )
-    fig.update_traces(selected={"marker": {"opacity": 0}}, unselected={"marker": {"opacity": 0}})
     for index, target in enumerate(targets_ms):
         text = words.text("target {value}", value=words.ms(target))
         told_at = 100 - LABEL_STEP * index  # each below the one before, or two near targets would be written as one
-        fig.add_scatter(
-            x=[target] * 3, y=[0, told_at, 100], mode="lines+text", text=["", text, ""], textposition="top left",
-            line={"color": theme.TARGET, "dash": "dash", "width": 2}, showlegend=False, hoverinfo="skip",
-        )  # fmt: skip
-    fig.update_xaxes(**theme.axis([v for v in everything if v > 0]))
-    fig.update_yaxes(range=[0, 108])
-    return fig
+        traces.append(
+            {
+                "hoverinfo": "skip",
+                "line": {"color": theme.TARGET, "dash": "dash", "width": 2},
+                "mode": "lines+text",
+                "showlegend": False,
+                "text": ["", text, ""],
+                "textposition": "top left",
+                "x": [target] * 3,
+                "y": [0, told_at, 100],
+            }
+        )
+    axes = {
+        "xaxis": {"title": {"text": x_title}, **theme.axis([v for v in everything if v > 0])},
+        "yaxis": {"title": {"text": words.text("share at or below (%)")}, "range": [0, 108]},
+    }
+    return theme.drawn(traces, axes, None, dark=dark, height=height)

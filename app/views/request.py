@@ -8,7 +8,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from app.views import theme
-from app.views.timeline import add_bars, add_engine, engine_texts, seconds, stacked_plots
+from app.views.timeline import bars, engine_curves, engine_texts, seconds, stacked_plots
 from app.words import ENGLISH, Words
 
 MAX_CHUNKS = 2000
@@ -65,16 +65,19 @@ def request_figure(
         "yaxis2": (words.text("requests"), (0.14, 0.25)),
         "yaxis3": (words.text("KV (%)"), (0.0, 0.09)),
     }
-    fig = stacked_plots(plots, words, dark=dark, height=640 + ROW_PX * len(others))
-    below = [max(len(others), 1) - 0.5, -0.5]
-    fig.update_layout(yaxis={"rangemode": "tozero"}, yaxis4={"range": below, "showticklabels": False})
-    _add_chunks(fig, row, target, engine, words)
-    _add_others(fig, others, engine, words, dark)
-    add_engine(fig, engine, words)
+    layout = stacked_plots(plots, words)
+    layout["yaxis"]["rangemode"] = "tozero"
+    layout["yaxis4"] |= {"range": [max(len(others), 1) - 0.5, -0.5], "showticklabels": False}
     start, end = float(row["scheduled_ns"]) / 1e9, _end_s(row)
     pad = 0.02 * max(end - start, 1e-3)
-    fig.update_xaxes(range=[start - pad, end + pad])
-    return fig
+    layout["xaxis"]["range"] = [start - pad, end + pad]
+    traces = [
+        *_chunks(row, target, engine, words),
+        *_limits(row, target, words),
+        *_others(others, engine, words, dark),
+        *engine_curves(engine, words),
+    ]
+    return theme.drawn(traces, layout, None, dark=dark, height=640 + ROW_PX * len(others))
 
 
 def _end_s(row: Mapping[str, Any]) -> float:
@@ -82,55 +85,49 @@ def _end_s(row: Mapping[str, Any]) -> float:
     return float(row["scheduled_ns"] if end is None or pd.isna(end) else end) / 1e9
 
 
-def _add_chunks(
-    fig: go.Figure,
-    row: Mapping[str, Any],
-    target: Mapping[str, Any] | None,
-    engine: pd.DataFrame,
-    words: Words,
-) -> None:
+def _chunks(
+    row: Mapping[str, Any], target: Mapping[str, Any] | None, engine: pd.DataFrame, words: Words
+) -> list[theme.Trace]:
+    """Each chunk at the height of the gap before it, on a stem; apart those in time and those too late."""
     at, gap = chunk_times(row)
     at, gap = at[:MAX_CHUNKS], gap[:MAX_CHUNKS]
-    wait_ms = row["ttft_ms"]
-    if len(at):
-        gap = np.where(np.isnan(gap), wait_ms, gap)
-        limits = np.where(np.arange(len(at)) == 0, *_limits(target))
-        late = gap > limits
-        state = engine_texts(engine, at, words)
-        hover = [
-            "<br>".join(filter(None, [_chunk_text(i, float(g), bool(bad), words), text]))
-            for i, (g, bad, text) in enumerate(zip(gap, late, state, strict=True))
-        ]
-        stems_x = np.repeat(at, 3)
-        stems_y = np.column_stack([np.zeros(len(gap)), gap, np.full(len(gap), np.nan)]).ravel()
-        fig.add_scatter(
-            x=stems_x.round(4).tolist(),
-            y=[None if np.isnan(v) else float(v) for v in stems_y],
-            mode="lines",
-            line={"color": theme.GREY, "width": 1},
-            hoverinfo="skip",
-            showlegend=False,
-        )
-        for name, which, colour, symbol in (
-            (words.text("chunk in time"), ~late, theme.OKABE_ITO[0], "circle"),
-            (words.text("chunk too late"), late, theme.TARGET, "x"),
-        ):
-            index = np.flatnonzero(which)
-            if len(index):
-                fig.add_scatter(
-                    x=at[index].round(4).tolist(),
-                    y=gap[index].tolist(),
-                    mode="markers",
-                    marker={"color": colour, "symbol": symbol, "size": 7},
-                    name=name,
-                    text=[hover[i] for i in index],
-                    hovertemplate="%{text}<extra></extra>",
-                )
-    _add_limits(fig, row, target, words)
-
-
-def _limits(target: Mapping[str, Any] | None) -> tuple[float, float]:
-    return (float(target["ttft_ms"]), float(target["gap_ms"])) if target else (np.inf, np.inf)
+    if not len(at):
+        return []
+    gap = np.where(np.isnan(gap), row["ttft_ms"], gap)
+    promised = (float(target["ttft_ms"]), float(target["gap_ms"])) if target else (np.inf, np.inf)
+    late = gap > np.where(np.arange(len(at)) == 0, *promised)
+    state = engine_texts(engine, at, words)
+    hover = [
+        "<br>".join(filter(None, [_chunk_text(i, float(g), bool(bad), words), text]))
+        for i, (g, bad, text) in enumerate(zip(gap, late, state, strict=True))
+    ]
+    stems_y = np.column_stack([np.zeros(len(gap)), gap, np.full(len(gap), np.nan)]).ravel()
+    stems: theme.Trace = {
+        "x": np.repeat(at, 3).round(4).tolist(),
+        "y": [None if np.isnan(v) else float(v) for v in stems_y],
+        "mode": "lines",
+        "line": {"color": theme.GREY, "width": 1},
+        "hoverinfo": "skip",
+        "showlegend": False,
+    }
+    kinds = (
+        (words.text("chunk in time"), np.flatnonzero(~late), theme.OKABE_ITO[0], "circle"),
+        (words.text("chunk too late"), np.flatnonzero(late), theme.TARGET, "x"),
+    )
+    marks: list[theme.Trace] = [
+        {
+            "x": at[index].round(4).tolist(),
+            "y": gap[index].tolist(),
+            "mode": "markers",
+            "marker": {"color": colour, "size": 7, "symbol": symbol},
+            "name": name,
+            "text": [hover[i] for i in index],
+            "hovertemplate": "%{text}<extra></extra>",
+        }
+        for name, index, colour, symbol in kinds
+        if len(index)
+    ]
+    return [stems, *marks]
 
 
 def _chunk_text(number: int, gap_ms: float, late: bool, words: Words) -> str:
@@ -142,38 +139,37 @@ def _chunk_text(number: int, gap_ms: float, late: bool, words: Words) -> str:
     return f"{text} – {words.text('too late')}" if late else text
 
 
-def _add_limits(fig: go.Figure, row: Mapping[str, Any], target: Mapping[str, Any] | None, words: Words) -> None:
+def _limits(row: Mapping[str, Any], target: Mapping[str, Any] | None, words: Words) -> list[theme.Trace]:
     """The promise for the first chunk as an upright, that for the gaps as a level line."""
     if not target:
-        return
+        return []
     begin = float(row["sent_ns"] if row.get("closed") and not pd.isna(row["sent_ns"]) else row["scheduled_ns"]) / 1e9
     due, end = begin + float(target["ttft_ms"]) / 1000, _end_s(row)
-    style = {"line": {"color": theme.TARGET, "dash": "dash", "width": 2}, "hoverinfo": "skip", "showlegend": False}
-    label = {"textfont": {"color": theme.TARGET}, "mode": "lines+text", "cliponaxis": False}
+    style: theme.Trace = {
+        "line": {"color": theme.TARGET, "dash": "dash", "width": 2},
+        "hoverinfo": "skip",
+        "showlegend": False,
+        "textfont": {"color": theme.TARGET},
+        "mode": "lines+text",
+        "cliponaxis": False,
+    }
     gap_text = words.text("gap target {value}", value=words.ms(target["gap_ms"]))
-    fig.add_scatter(
-        x=[begin, max(end, due)],
-        y=[float(target["gap_ms"])] * 2,
-        text=["", gap_text],
-        textposition="top left",
-        **style,
-        **label,
-    )
+    level, across = [float(target["gap_ms"])] * 2, [begin, max(end, due)]
+    lines = [{"x": across, "y": level, "text": ["", gap_text], "textposition": "top left", **style}]
     if due < end + (end - begin):  # a target far behind the end would squeeze the chunks
         first_text = words.text("first token due")
         top = max(float(target["gap_ms"]), float(np.nan_to_num(row["ttft_ms"])))
         # towards the middle: at the right edge the words would be cut
         place = "top left" if due - begin > (max(end, due) - begin) / 2 else "top right"
-        fig.add_scatter(x=[due, due], y=[0, top], text=["", first_text], textposition=place, **style, **label)
+        lines.append({"x": [due, due], "y": [0, top], "text": ["", first_text], "textposition": place, **style})
+    return lines
 
 
-def _add_others(fig: go.Figure, others: pd.DataFrame, engine: pd.DataFrame, words: Words, dark: bool) -> None:
+def _others(others: pd.DataFrame, engine: pd.DataFrame, words: Words, dark: bool) -> list[theme.Trace]:
     """Bars of the others in a plot of their own."""
-    before = len(fig.data)
-    if len(others):
-        add_bars(fig, others.reset_index(drop=True), engine, words, dark=dark)
-    for trace in fig.data[before:]:
-        trace.yaxis = "y4"
+    if not len(others):
+        return []
+    return [{**bar, "yaxis": "y4"} for bar in bars(others.reset_index(drop=True), engine, words, dark=dark)]
 
 
 def request_sentences(row: Mapping[str, Any], target: Mapping[str, Any] | None, words: Words = ENGLISH) -> list[str]:

@@ -23,7 +23,9 @@ TARGET = "#D55E00"  # target lines, always dashed and named
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Noto Sans', 'Liberation Sans', sans-serif"
 # cividis at 0, 1/8, … 1 (matplotlib's published table)
 CIVIDIS = ("#00224E", "#123570", "#3B496C", "#575D6D", "#707173", "#8A8678", "#A59C74", "#C3B369", "#FEE838")
-Trace = dict[str, Any]  # a scatter trace as plain data; the keys of its parts in Plotly's order, by the alphabet
+Trace = dict[
+    str, Any
+]  # a trace as plain data, a scatter unless it tells its type; the keys of its parts in Plotly's order, by the alphabet
 _INK = {False: "#1F2328", True: "#E6E8EB"}
 _SOFT = {False: "rgba(31,35,40,0.12)", True: "rgba(230,232,235,0.16)"}
 _PANEL = {False: "#FFFFFF", True: "#22262E"}
@@ -99,11 +101,12 @@ def _layout(dark: bool, height: int) -> dict[str, Any]:
     }
 
 
-def drawn(traces: list[Trace], axes: Mapping[str, Any], legend: str, *, dark: bool, height: int) -> go.Figure:
-    """A figure in our dress from scatter traces, axes and the title of its legend, all taken as they are: Plotly's own
-    look at every property, twice, is most of the time in which the page of a large sweep is made."""
+def drawn(traces: list[Trace], axes: Mapping[str, Any], legend: str | None, *, dark: bool, height: int) -> go.Figure:
+    """A figure in our dress from traces, axes and the title of its legend, all taken as they are: Plotly's own look at
+    every property, twice, is most of the time in which the page of a large sweep is made."""
     layout = {**_layout(dark, height), **axes, "template": _plain_template(dark)}
-    layout["legend"]["title"] = _legend_title(legend)
+    if legend is not None:
+        layout["legend"]["title"] = _legend_title(legend)
     return go.Figure(data=traces, layout=layout, _validate=False)
 
 

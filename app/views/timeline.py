@@ -1,6 +1,7 @@
 """One cell in time: requests as bars, chunks as ticks, engine curves below on the same time axis. PURE."""
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -36,35 +37,35 @@ def timeline_figure(
         "yaxis2": (words.text("requests"), (0.22, 0.41)),
         "yaxis3": (words.text("KV (%)"), (0.0, 0.16)),
     }
-    fig = stacked_plots(plots, words, dark=dark)
-    fig.update_layout(yaxis={"autorange": "reversed"})
+    layout = stacked_plots(plots, words)
+    layout["yaxis"]["autorange"] = "reversed"
+    traces: list[theme.Trace] = []
     arrived = requests.sort_values("scheduled_ns", kind="stable")
     arrived = arrived[seconds(arrived["scheduled_ns"]) >= from_s]
     shown = arrived.head(MAX_REQUESTS).reset_index(drop=True)
     if len(shown):
-        add_bars(fig, shown, engine, words, marked=marked, dark=dark)
-        _add_ticks(fig, shown, words)
+        traces += [*bars(shown, engine, words, marked=marked, dark=dark), *_ticks(shown, words)]
         if len(arrived) > MAX_REQUESTS:
             _, _, _, end = _ends(shown)
-            fig.update_xaxes(range=[from_s, float(np.nanmax(end))])
-    add_engine(fig, engine, words)
-    return fig
+            layout["xaxis"]["range"] = [from_s, float(np.nanmax(end))]
+    return theme.drawn([*traces, *engine_curves(engine, words)], layout, None, dark=dark, height=720)
 
 
-def stacked_plots(
-    plots: Mapping[str, tuple[str, tuple[float, float]]], words: Words, *, dark: bool = False, height: int = 720
-) -> go.Figure:
-    """Empty plots above one another on one time axis, so that the line at the pointer runs through all of them.
+def stacked_plots(plots: Mapping[str, tuple[str, tuple[float, float]]], words: Words) -> dict[str, Any]:
+    """The layout of plots above one another on one time axis, so that the line at the pointer runs through all of them.
 
     `plots`: axis of the layout -> (title, (lower, upper) edge as shares of the height); yaxis2 counts requests, yaxis3
     is the KV cache in percent and lies lowest.
     """
-    fig = go.Figure()
-    theme.dress(fig, dark=dark, height=height)
-    axes = {name: {"title": {"text": t}, "domain": list(edges), "anchor": "x"} for name, (t, edges) in plots.items()}
-    fig.update_layout(hovermode="closest", barmode="overlay", bargap=0.15, **axes)
-    fig.update_layout(
-        xaxis={
+    axes: dict[str, theme.Trace] = {
+        name: {"anchor": "x", "domain": list(edges), "title": {"text": title}} for name, (title, edges) in plots.items()
+    }
+    axes["yaxis2"]["rangemode"] = "tozero"
+    axes["yaxis3"]["range"] = [0, 102]
+    return {
+        "bargap": 0.15,
+        "barmode": "overlay",
+        "xaxis": {
             "title": {"text": words.text("time in the cell (s)")},
             "anchor": "y3",
             "showspikes": True,
@@ -74,10 +75,8 @@ def stacked_plots(
             "spikedash": "dot",
             "spikecolor": theme.GREY,
         },
-        yaxis2={"rangemode": "tozero"},
-        yaxis3={"range": [0, 102]},
-    )
-    return fig
+        **axes,
+    }
 
 
 def seconds(column: pd.Series) -> np.ndarray:
@@ -95,15 +94,14 @@ def _ends(rows: pd.DataFrame) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.nd
     return scheduled, sent, np.where(np.isnan(first), end, first), end
 
 
-def add_bars(
-    fig: go.Figure,
+def bars(
     rows: pd.DataFrame,
     engine: pd.DataFrame,
     words: Words,
     *,
     marked: int | None = None,
     dark: bool = False,
-) -> None:
+) -> list[theme.Trace]:
     """A bar for each stage of each request, from the first row downwards. Hover tells the engine at its start."""
     scheduled, sent, first, end = _ends(rows)
     ok = (rows["outcome"] == "ok").to_numpy()
@@ -115,6 +113,7 @@ def add_bars(
         (words.text("decode, then failed or cut"), first, end, theme.GREY, ~ok),
     )
     ids = rows[["request", "class_name"]].to_numpy(dtype=object)
+    drawn: list[theme.Trace] = []
     framed = np.equal(ids[:, 0].astype(np.int64), -1 if marked is None else marked)
     for name, start, stop, colour, which in stages:
         index = np.flatnonzero(which & (stop > start))
@@ -122,17 +121,22 @@ def add_bars(
             continue
         state = engine_texts(engine, start[index], words)
         hover = [_hover(ids[i], name, stop[i] - start[i], at, words) for i, at in zip(index, state, strict=True)]
-        fig.add_bar(
-            base=np.round(start[index], 4).tolist(),
-            x=np.round(stop[index] - start[index], 4).tolist(),
-            y=index.tolist(),
-            orientation="h",
-            marker={"color": colour, "line": {"color": theme.ink(dark), "width": np.where(framed[index], 2, 0)}},
-            customdata=[[int(ids[i][0]), str(ids[i][1])] for i in index],
-            hovertext=hover,
-            hovertemplate="%{hovertext}<extra></extra>",
-            name=name,
+        frame = {"color": theme.ink(dark), "width": np.where(framed[index], 2, 0).tolist()}
+        drawn.append(
+            {
+                "type": "bar",
+                "base": np.round(start[index], 4).tolist(),
+                "x": np.round(stop[index] - start[index], 4).tolist(),
+                "y": index.tolist(),
+                "orientation": "h",
+                "marker": {"color": colour, "line": frame},
+                "customdata": [[int(ids[i][0]), str(ids[i][1])] for i in index],
+                "hovertext": hover,
+                "hovertemplate": "%{hovertext}<extra></extra>",
+                "name": name,
+            }
         )
+    return drawn
 
 
 def _hover(who: np.ndarray, stage: str, lasts_s: float, engine: str, words: Words) -> str:
@@ -175,7 +179,8 @@ def _numbers(samples: pd.DataFrame, column: str) -> np.ndarray:
     return np.asarray(pd.to_numeric(samples[column]).to_numpy(dtype=float, na_value=np.nan))
 
 
-def _add_ticks(fig: go.Figure, rows: pd.DataFrame, words: Words) -> None:
+def _ticks(rows: pd.DataFrame, words: Words) -> list[theme.Trace]:
+    """A mark for each chunk, or for every so-manyth."""
     first = seconds(rows["first_chunk_ns"])
     xs: list[np.ndarray] = []
     ys: list[np.ndarray] = []
@@ -185,31 +190,34 @@ def _add_ticks(fig: go.Figure, rows: pd.DataFrame, words: Words) -> None:
             xs.append(at)
             ys.append(np.full(len(at), float(i)))
     if not xs:
-        return
+        return []
     x, y = np.concatenate(xs), np.concatenate(ys)
     gaps = np.concatenate([np.diff(row) for row in xs])
     dense = len(gaps) > 0 and float(np.median(gaps)) * TELLABLE < float(np.ptp(x))
     step = -(-len(x) // MAX_TICKS)
     name = words.text("chunk") if step == 1 else words.text("one chunk in {n}", n=step)
-    fig.add_scatter(
-        x=np.round(x[::step], 4).tolist(),
-        y=y[::step].tolist(),
-        mode="markers",
-        marker={
-            "symbol": "line-ns-open",
-            "size": 8 if len(rows) <= 40 else 5 if len(rows) <= 120 else 3,
-            "color": "#FFFFFF",
-            "opacity": 0.8,
-            "line": {"width": 1},
-        },
-        hoverinfo="skip",
-        name=name,
-        # in a crowd ticks hide the bars: a click on the legend brings them back for a closer look
-        visible=True if len(x) <= CROWDED and not dense else "legendonly",
-    )
+    marker = {
+        "symbol": "line-ns-open",
+        "size": 8 if len(rows) <= 40 else 5 if len(rows) <= 120 else 3,
+        "color": "#FFFFFF",
+        "opacity": 0.8,
+        "line": {"width": 1},
+    }
+    return [
+        {
+            "x": np.round(x[::step], 4).tolist(),
+            "y": y[::step].tolist(),
+            "mode": "markers",
+            "marker": marker,
+            "hoverinfo": "skip",
+            "name": name,
+            # in a crowd ticks hide the bars: a click on the legend brings them back for a closer look
+            "visible": True if len(x) <= CROWDED and not dense else "legendonly",
+        }
+    ]
 
 
-def add_engine(fig: go.Figure, engine: pd.DataFrame, words: Words) -> None:
+def engine_curves(engine: pd.DataFrame, words: Words) -> list[theme.Trace]:
     """Running, waiting and KV cache below the requests; each point tells all three."""
     told = _told(engine)
     samples = told.iloc[:: max(1, -(-len(told) // MAX_SAMPLES))] if len(told) else told
@@ -220,22 +228,22 @@ def add_engine(fig: go.Figure, engine: pd.DataFrame, words: Words) -> None:
         ("waiting", words.text("waiting"), 1.0, "y2", 3),
         ("kv_cache_usage", words.text("KV cache"), 100.0, "y3", 4),
     )
+    drawn: list[theme.Trace] = []
     for column, name, factor, axis, style_index in curves:
         if column in samples and samples[column].notna().any():
             style = theme.series_style(style_index)
             values = _numbers(samples, column) * factor
-            fig.add_scatter(
-                x=at,
-                y=[None if np.isnan(v) else float(v) for v in values],
-                mode="lines",
-                line={
-                    "shape": "hv",
-                    "color": style["colour"],
-                    "dash": "solid" if axis == "y3" else style["dash"],
-                    "width": 1.5,
-                },
-                name=name,
-                text=texts,
-                hovertemplate="%{x:.1f} s<br>%{text}<extra></extra>",
-                yaxis=axis,
+            dash = "solid" if axis == "y3" else style["dash"]
+            drawn.append(
+                {
+                    "x": at,
+                    "y": [None if np.isnan(v) else float(v) for v in values],
+                    "mode": "lines",
+                    "line": {"color": style["colour"], "dash": dash, "shape": "hv", "width": 1.5},
+                    "name": name,
+                    "text": texts,
+                    "hovertemplate": "%{x:.1f} s<br>%{text}<extra></extra>",
+                    "yaxis": axis,
+                }
             )
+    return drawn

@@ -14,6 +14,7 @@ from app.views.ecdf import ecdf_figure, ecdf_points
 from app.views.frontier import frontier_figure, hover_data, limit_of
 from app.views.heatmap import heat_figure, heat_grid
 from app.views.percentiles import missing_text, percentiles_figure, value_text
+from app.views.request import request_figure
 from app.views.share import share_figure
 from app.views.theme import GREY
 from app.views.timeline import MAX_REQUESTS, MAX_TICKS, timeline_figure
@@ -33,9 +34,19 @@ def test_frontier_has_one_point_a_measured_cell() -> None:
 
 @pytest.mark.parametrize("dark", [False, True])
 def test_figures_of_plain_data_hold_what_plotly_knows(dark: bool) -> None:
-    """Plotly itself does not look at them when they are made: here it takes every property of both."""
-    for fig in (frontier_figure(made_up_result(), dark=dark), percentiles_figure(made_up_result(), dark=dark)):
+    """Plotly itself does not look at them when they are made: here it takes every property of each."""
+    rows, engine = made_up_requests(), made_up_tables().engine
+    rows, engine = rows[rows["cell"] == 3], engine[engine["cell"] == 3]
+    late, number = {"ttft_ms": 1.0, "gap_ms": 20.0}, int(rows["request"].iloc[5])
+    for fig in (
+        frontier_figure(made_up_result(), dark=dark),
+        percentiles_figure(made_up_result(), dark=dark),
+        timeline_figure(rows, engine, marked=number, dark=dark),
+        request_figure(rows, engine, number, late, dark=dark),
+        ecdf_figure({"chat": [1.0, 2.0, 90.0]}, "first token (ms)", targets_ms=[5.0], dark=dark),
+    ):
         assert go.Figure(fig.to_plotly_json()).to_plotly_json() == fig.to_plotly_json()
+        assert fig.data
 
 
 def test_frontier_line_steps_down_to_the_right() -> None:
