@@ -20,11 +20,13 @@ from app.views.compare import (
     note_sentences,
 )
 from app.views.isolation import gap_sentences, has_isolation, verdict_sentence
+from app.views.overlay import stated_percentile
 from app.words import Words
 from runner.config import GapRule, Slo
 from storage.errors import GoodputError
 
 READABLE = ("done", "stopped", "failed", "interrupted", "sample", "imported")
+PERCENTILES = ("p50", "p90", "p95", "p99")
 FILES = ["html", "json", "jsonl", "csv", "txt"]
 
 
@@ -111,6 +113,14 @@ def results(
         except GoodputError as e:
             st.error(ui.plain(e))
     return read, found
+
+
+def percentile(results: Sequence[c.Result], w: Words) -> str:
+    """Of times the percentile to draw, as the reader chooses it; at first the 95th, where any side states it."""
+    stated = [stated_percentile(r) for r in results]
+    first = "p95" if "p95" in stated else stated[0]
+    key = "compare-percentile"
+    return st.segmented_control(w.text("percentile"), PERCENTILES, default=first, key=key, required=True) or first
 
 
 def definitions(results: Sequence[c.Result], names: Sequence[str], w: Words) -> None:

@@ -92,9 +92,10 @@ with picture:
         w.text("Against raw output"), list(titles), default="goodput", format_func=lambda k: titles[k], key="measure",
         required=True, wrap=True,
     ) or "goodput"  # fmt: skip
-    fig = overlay_figure(results, names, w, measure=measure, dark=ui.dark())
+    percentile = "p95" if measure == "goodput" else compare_parts.percentile(results, w)
+    fig = overlay_figure(results, names, w, measure=measure, percentile=percentile, dark=ui.dark())
     ui.chart(fig, "overlay", w.text("every cell of the chosen sweeps"), open_point)
-    if bare := [n for n, there in zip(names, drawn(results, measure), strict=True) if not there]:
+    if bare := [n for n, there in zip(names, drawn(results, measure, percentile), strict=True) if not there]:
         ui.note(w.text("Nothing to draw of {names}: it is not known.", names=", ".join(bare)))
     ui.note(w.text("The largest mark of each is its pick. Click a point to open its cell."))
 ui.say(w.text("Side by side"), level=3)

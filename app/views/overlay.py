@@ -13,19 +13,11 @@ from app.words import ENGLISH, NOTHING, Words
 LEGEND_LETTERS = 40  # of a line: what fits beside its mark on a phone
 
 
-def measure_titles(words: Words = ENGLISH, percentile: str = "p95") -> dict[str, str]:
-    """What can be drawn against raw output."""
-    if percentile != "p95":
-        times = {"ttft": words.text("first token (ms)"), "gap": words.text("gap (ms)")}
-        return {
-            "goodput": words.text("goodput (requests/s)"),
-            **{key: f"{title} · {percentile}" for key, title in times.items()},
-        }
-    return {
-        "goodput": words.text("goodput (requests/s)"),
-        "ttft": words.text("first token, p95 (ms)"),
-        "gap": words.text("gap, p95 (ms)"),
-    }
+def measure_titles(words: Words = ENGLISH, percentile: str | None = None) -> dict[str, str]:
+    """What can be drawn against raw output; with `percentile` that of times is named."""
+    which = f" · {percentile}" if percentile else ""
+    times = {"ttft": words.text("first token (ms)"), "gap": words.text("gap (ms)")}
+    return {"goodput": words.text("goodput (requests/s)"), **{key: title + which for key, title in times.items()}}
 
 
 def stated_percentile(result: c.Result) -> str:
@@ -45,9 +37,9 @@ def _points(result: c.Result, measure: str, percentile: str = "p95") -> list[c.C
     return [x for x in ran if _value(x, measure, percentile) is not None]
 
 
-def drawn(results: Sequence[c.Result], measure: str) -> list[bool]:
-    """Which of the results have anything to draw of this measure."""
-    return [bool(_points(r, measure)) for r in results]
+def drawn(results: Sequence[c.Result], measure: str, percentile: str = "p95") -> list[bool]:
+    """Which of the results have anything to draw of this measure; `percentile`: of times."""
+    return [bool(_points(r, measure, percentile)) for r in results]
 
 
 def overlay_figure(

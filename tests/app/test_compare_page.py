@@ -1,5 +1,6 @@
 """The compare page without a browser: what is chosen, what it says, and files that were taken in."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -85,6 +86,38 @@ def test_a_shared_page_stands_beside_a_sweep(opened: Open, two: Path) -> None:
     fine(at.run())
     assert at.multiselect(key="chosen").value == ["before"]
     assert "Not here any more" in shown(at)
+
+
+def test_the_percentile_of_times_is_the_readers_choice(opened: Open, two: Path) -> None:
+    """Other tools state what they like: of one that states a median and the 99th both can be drawn beside a sweep."""
+    told = {"backend": "vllm", "num_prompts": 50, "completed": 50, "duration": 10.0, "max_concurrency": 4,
+            "output_throughput": 60.0, "median_ttft_ms": 80.0, "p99_ttft_ms": 900.0, "mean_ttft_ms": 100.0}  # fmt: skip
+    (import_id,) = add_files(two, [("theirs.json", json.dumps(told).encode())])
+    at = opened(ui.COMPARE, sweeps=f"before,{import_id}")
+    assert not [x for x in at.segmented_control if x.key == "compare-percentile"]
+    at.segmented_control(key="measure").set_value("ttft")
+    fine(at.run())
+    assert at.segmented_control(key="compare-percentile").value == "p95"
+    assert "Nothing to draw of vLLM" in shown(at)
+    assert "\\u00b7 p95" in at.get("plotly_chart")[0].proto.spec
+    at.segmented_control(key="compare-percentile").set_value("p50")
+    fine(at.run())
+    assert "Nothing to draw" not in shown(at)
+    assert "\\u00b7 p50" in at.get("plotly_chart")[0].proto.spec
+    at.multiselect(key="chosen").set_value([import_id])
+    fine(at.run())
+    assert at.segmented_control(key="compare-percentile").value == "p50"
+
+
+def test_a_file_without_a_95th_percentile_is_drawn_by_what_it_states(opened: Open, two: Path) -> None:
+    """Nothing would be drawn otherwise."""
+    told = {"backend": "vllm", "num_prompts": 50, "completed": 50, "duration": 10.0, "max_concurrency": 4,
+            "output_throughput": 60.0, "p99_ttft_ms": 900.0, "mean_ttft_ms": 100.0}  # fmt: skip
+    (import_id,) = add_files(two, [("theirs.json", json.dumps(told).encode())])
+    at = opened(ui.COMPARE, sweeps=import_id)
+    at.segmented_control(key="measure").set_value("ttft")
+    fine(at.run())
+    assert at.segmented_control(key="compare-percentile").value == "p99"
 
 
 def test_a_damaged_side_is_told_and_the_other_stays(opened: Open, two: Path) -> None:

@@ -73,3 +73,5 @@ def test_summaries_are_drawn_by_the_percentile_that_they_state() -> None:
     assert set(points.y) == {700.0}
     assert fig.layout.yaxis.title.text == "first token (ms) · p99"
     assert overlay.stated_percentile({"cells": []}) == "p95"
+    assert overlay.drawn([made_up_result(), result], "ttft") == [True, False]
+    assert overlay.drawn([made_up_result(), result], "ttft", "p50") == [True, True]
