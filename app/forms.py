@@ -10,14 +10,17 @@ from typing import Any
 from app.presets import WORKLOADS as PRESETS
 from app.presets import with_targets
 from app.words import Words
-from runner.config import LOAD_AXES, Scalar, SweepConfig, is_load_key
+from runner.config import LOAD_AXES, Backend, Scalar, SweepConfig, is_load_key
 from runner.engines.knowledge import engine_oddities, longest_tokens
 from runner.errors import ConfigError
 from runner.estimate import cell_seconds, count_starts, sweep_seconds
 from runner.plan import count_points
 from runner.search.course import expected_cells
+from runner.simulator.command import DEFAULT_KV_TOKENS
 from runner.simulator.cost_model import largest_safe_token_budget
-from runner.simulator.presets import DEFAULT_PRESET, list_presets, resolve_preset
+from runner.simulator.presets import DEFAULT_PRESET, EngineProfile, list_presets, resolve_preset
+from runner.simulator.profile import cost_from
+from runner.simulator.state import Knobs
 
 ASK_FROM_CELLS = 1_000
 PLAN_UP_TO = 20_000  # more cells are counted, not listed
@@ -150,22 +153,43 @@ def size_of(config: SweepConfig) -> Size:
     return Size(len(plans), count_starts(plans), sweep_seconds(config, plans))
 
 
-def safe_budgets(config: SweepConfig) -> dict[int, int]:
-    """max_num_seqs -> the largest token budget at which a full batch of answers still keeps the tightest gap target.
+def safe_budgets(config: SweepConfig, speed: EngineProfile | None = None) -> dict[int, int]:
+    """Answers at once -> the largest token budget at which so many still keep the tightest gap target.
 
-    From the preset's cost model, each answer halfway through a request of median length. Empty when there is no preset
-    or no gap target.
+    Each answer stands halfway through a request of median length, of the class where that is longest. `speed`: what a
+    calibration of the server, or the file of the built-in engine's profile, says; else it is that of the preset or the
+    cost of the config. Empty where nothing is known of the speed, no class has a target, or every budget is safe.
     """
     gaps = [c.slo.gap_ms for c in config.classes if c.slo]
-    if config.backend.kind != "simulated" or config.backend.cost or config.backend.profile or not gaps:
+    speed = speed or _own_speed(config.backend)
+    if speed is None or not gaps:
         return {}
-    profile = resolve_preset(config.backend.preset or DEFAULT_PRESET)
+    pool = config.backend.kv_tokens or speed.kv_tokens
     context = max(_median(c.prompt_tokens) + _median(c.output_tokens) / 2 for c in config.classes)
-    limits = [v for v in config.grid.get("max_num_seqs", ()) if isinstance(v, int)]
-    return {
-        seqs: largest_safe_token_budget(profile.cost, min(gaps), seqs, min(profile.kv_tokens, round(seqs * context)))
-        for seqs in limits
-    }
+    found = {}
+    for seqs in _at_once(config):
+        try:
+            found[seqs] = largest_safe_token_budget(speed.cost, min(gaps), seqs, min(pool, round(seqs * context)))
+        except ValueError:
+            return {}
+    return found
+
+
+def _own_speed(backend: Backend) -> EngineProfile | None:
+    if backend.kind != "simulated" or backend.profile:
+        return None
+    if backend.cost:
+        cost = cost_from(backend.cost.model_dump(exclude_none=True), "cost")
+        return EngineProfile(cost, backend.kv_tokens or DEFAULT_KV_TOKENS, False, "cost given by hand")
+    return resolve_preset(backend.preset or DEFAULT_PRESET)
+
+
+def _at_once(config: SweepConfig) -> list[int]:
+    """How many answers may run at once: as varied, as set, or as many as are asked for."""
+    for told in (config.grid.get("max_num_seqs"), [config.backend.max_num_seqs], config.grid.get("max_concurrency")):
+        if found := [v for v in told or () if isinstance(v, int) and v > 0]:
+            return list(dict.fromkeys(found))
+    return [Knobs().max_num_seqs] if config.backend.kind == "simulated" else []
 
 
 def _median(length: Any) -> float:  # noqa: ANN401  (runner.config.Length)
@@ -174,12 +198,15 @@ def _median(length: Any) -> float:  # noqa: ANN401  (runner.config.Length)
     return float(length.fixed or length.p50)
 
 
-def oddities(config: SweepConfig, w: Words, context_tokens: int | None = None) -> list[str]:
+def oddities(
+    config: SweepConfig, w: Words, context_tokens: int | None = None, speed: EngineProfile | None = None
+) -> list[str]:
     """What is allowed but probably not meant, a sentence each. `context_tokens`: of one request, where the server that
-    runs has told them."""
+    runs has told them; `speed`: as for `safe_budgets`."""
     told = [w.text(o.template, **o.values) for o in engine_oddities(config.backend.kind, None, config)]
     told += _over_context(config, context_tokens, w)
-    return [*told, *_few_requests(config, w), *_too_long(config, w), *_large_budgets(config, w), *_run(config, w)]
+    told += [*_few_requests(config, w), *_too_long(config, w)]
+    return [*told, *_large_budgets(config, w, speed), *_run(config, w)]
 
 
 def _few_requests(config: SweepConfig, w: Words) -> list[str]:
@@ -234,9 +261,9 @@ def _over_context(config: SweepConfig, context_tokens: int | None, w: Words) -> 
     ]
 
 
-def _large_budgets(config: SweepConfig, w: Words) -> list[str]:
+def _large_budgets(config: SweepConfig, w: Words, speed: EngineProfile | None) -> list[str]:
     budgets = [v for v in config.grid.get("max_num_batched_tokens", ()) if isinstance(v, int)]
-    safe = max(safe_budgets(config).values(), default=None)
+    safe = max(safe_budgets(config, speed).values(), default=None)
     if safe is None or not budgets or min(budgets) <= safe:
         return []
     return [w.text("Every token budget is above {safe}: long prompts will freeze running answers.", safe=w.count(safe))]

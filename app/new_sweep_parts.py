@@ -7,12 +7,14 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
-from app import backends, forms, links, presets, status, trace_upload, ui
+from app import backends, calibrating, forms, links, presets, status, trace_upload, ui
 from app.preset_choice import choose_preset
 from app.words import Words
 from runner.config import BACKEND_KINDS, LOAD_AXES, SweepConfig
 from runner.engines.catalogue import KINDS
 from runner.errors import ConfigError
+from runner.simulator.presets import EngineProfile
+from runner.simulator.profile import load_profile
 from runner.simulator.schedulers.by_name import SCHEDULERS
 from storage.errors import GoodputError
 
@@ -293,14 +295,30 @@ def choose_run(w: Words) -> dict[str, Any]:
     }
 
 
-def summary(config: SweepConfig, w: Words) -> forms.Size:
-    """How much the sweep is, what its cost model says, and what is odd about it."""
+def speed_of(data_dir: Path, backend: Backend, config: SweepConfig) -> EngineProfile | None:
+    """What is known of a server's speed beside the config: the calibration of a saved one, the built-in engine's
+    profile file."""
+    file = data_dir / config.backend.profile if config.backend.profile else None
+    if isinstance(backend, str) and config.backend.kind != "simulated":
+        file = calibrating.profile_path(data_dir, backend)
+    try:
+        return load_profile(file) if file and file.is_file() else None
+    except ConfigError:
+        return None  # said where profiles are chosen
+
+
+def summary(config: SweepConfig, speed: EngineProfile | None, w: Words) -> forms.Size:
+    """How much the sweep is, what the server's cost model says, and what is odd about it."""
     size = forms.size_of(config)
     with st.container(horizontal=True, gap="large"):
         st.metric(w.text("cells"), w.count(size.cells), width="content")
         st.metric(w.text("server starts"), w.count(size.starts), width="content")
         st.metric(w.text("time"), status.duration(size.seconds, w), width="content")
-    for seqs, budget in forms.safe_budgets(config).items():
+    budgets = forms.safe_budgets(config, speed)
+    for seqs, budget in budgets.items():
+        if not budget:
+            ui.note(w.text("With {seqs} answers at once every prompt breaks the gap target.", seqs=w.count(seqs)))
+            continue
         ui.note(
             w.text(
                 "With {seqs} answers at once, up to {budget} tokens an iteration keep the gap target.",
@@ -308,7 +326,9 @@ def summary(config: SweepConfig, w: Words) -> forms.Size:
                 budget=w.count(budget),
             )
         )
-    for sentence in forms.oddities(config, w, _context_tokens(config)):
+    if budgets and config.backend.kind != "simulated":
+        ui.note(w.text("This is worked out from the server's calibration."))
+    for sentence in forms.oddities(config, w, _context_tokens(config), speed):
         st.warning(ui.plain(sentence))
     return size
 

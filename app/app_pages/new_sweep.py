@@ -52,7 +52,7 @@ with beside.container(key="beside"):
     except GoodputError as e:
         st.error(ui.plain(e))
         ui.stop()
-    size = parts.summary(config, w)
+    size = parts.summary(config, parts.speed_of(ui.data_dir(), backend, config), w)
     sure = size.cells <= forms.ASK_FROM_CELLS or st.checkbox(
         w.text("Yes, I mean {cells} cells", cells=w.count(size.cells)), key="sure"
     )

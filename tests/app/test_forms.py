@@ -13,7 +13,9 @@ from app.words import ENGLISH
 from runner.config import SweepConfig, parse_sweep
 from runner.engines.knowledge import longest_tokens
 from runner.errors import ConfigError
-from runner.simulator.presets import DEFAULT_PRESET, resolve_preset
+from runner.simulator.cost_model import CostModel
+from runner.simulator.presets import DEFAULT_PRESET, EngineProfile, resolve_preset
+from runner.simulator.state import Knobs
 
 SIMULATED = {"kind": "simulated", "preset": DEFAULT_PRESET}
 
@@ -132,6 +134,49 @@ def test_safe_budget_leaves_time_for_the_gap() -> None:
     cost = resolve_preset(DEFAULT_PRESET).cost
     base = cost.a + cost.c * 16 + cost.d * 16 * (300 + 160 / 2)
     assert base + cost.b * budget <= 150 < base + cost.b * (budget + 1)
+
+
+def test_the_safe_budget_is_that_of_the_classes_as_they_were_edited() -> None:
+    """A wider gap target lets more in, longer answers to read leave less; the tightest target of all classes counts."""
+    grid = [{"key": "max_num_seqs", "values": "16"}, {"key": "request_rate", "values": "1"}]
+    cost = resolve_preset(DEFAULT_PRESET).cost
+
+    def safe(*rows: dict[str, Any]) -> int:
+        raw = forms.sweep_data("a sweep", SIMULATED, grid, rows, {})
+        return forms.safe_budgets(parse_sweep(raw, "form"))[16]
+
+    chat = {"name": "chat", "weight": 1, "ttft_ms": 1000, "gap_ms": 100, "prompt_p50": 1000, "output_p50": 200}
+    left_ms = 100 - cost.a - cost.c * 16 - cost.d * 16 * (1000 + 200 / 2)
+    assert safe(chat) == math.floor(left_ms / cost.b)
+    assert safe({**chat, "gap_ms": 200}) == math.floor((left_ms + 100) / cost.b)
+    assert safe({**chat, "prompt_p50": 3000}) < safe(chat)
+    assert safe({**chat, "gap_ms": 200}, {**chat, "name": "voice", "weight": 1}) == safe(chat)
+
+
+def test_a_safe_budget_needs_a_speed_and_a_number_of_answers() -> None:
+    """Of a cost by hand or a calibrated server as of a preset; as many answers as are varied, set or asked for."""
+    rows = [{"name": "chat", "weight": 1, "ttft_ms": 1000, "gap_ms": 100, "prompt_p50": 100, "output_p50": 10}]
+    users = [{**{k: v for k, v in rows[0].items() if k != "weight"}, "closed": 1}]
+    rate, server = [{"key": "request_rate", "values": "1"}], {"kind": "vllm", "url": "http://127.0.0.1:8000"}
+    at_once = [{"key": "max_concurrency", "values": "2, 8"}]
+    by_hand = {"kind": "simulated", "cost": {"a": 20.0, "b": 0.5}, "max_num_seqs": 4}
+
+    def safe(
+        backend: dict[str, Any],
+        grid: list[dict[str, str]],
+        classes: list[dict[str, Any]],
+        speed: EngineProfile | None = None,
+    ) -> dict[int, int]:
+        raw = forms.sweep_data("a sweep", backend, grid, classes, {})
+        return forms.safe_budgets(parse_sweep(raw, "form"), speed)
+
+    assert safe(by_hand, rate, rows) == {4: 160}  # (100 ms - 20 ms) / 0.5 ms
+    measured = EngineProfile(CostModel(20.0, 0.5, c=1.0), 10_000, False, "profile nas.toml")
+    assert safe(server, at_once, users, measured) == {2: 156, 8: 144}
+    assert safe(server, at_once, users) == {}
+    assert safe(server, rate, rows, measured) == {}
+    assert safe({**by_hand, "cost": {"a": 20.0, "b": 0.0}}, rate, rows) == {}
+    assert list(safe(SIMULATED, rate, rows)) == [Knobs().max_num_seqs]
 
 
 def test_oddities_name_what_is_probably_not_meant() -> None:

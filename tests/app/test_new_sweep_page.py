@@ -85,6 +85,21 @@ def test_a_saved_server_brings_its_settings_to_the_grid(opened: Open, data_dir: 
     assert "/gone/llama-server is not found" in shown(at)
 
 
+def test_a_calibrated_server_is_told_its_token_budget(opened: Open, data_dir: Path) -> None:
+    """What the calibration under What-if found goes for the new sweep too; one that can't be read is passed over."""
+    (data_dir / FILE).write_text('[nas]\nkind = "vllm"\nurl = "http://127.0.0.1:8000"\n')
+    assert "tokens an iteration" not in shown(opened(ui.NEW, saved="nas", workload="family"))
+    (data_dir / "profiles").mkdir()
+    (data_dir / "profiles" / "nas.toml").write_text("kv_tokens = 9000\n[cost]\na = 50.0\nb = 0.5\nd = 0.0\n")
+    at = opened(ui.NEW, saved="nas", workload="family")
+    assert "tokens an iteration keep the gap target" in shown(at)
+    assert "worked out from the server's calibration" in shown(at)
+    (data_dir / "profiles" / "nas.toml").write_text("kv_tokens = 9000\n[cost]\na = 500.0\nb = 0.5\n")
+    assert "every prompt breaks the gap target" in shown(opened(ui.NEW, saved="nas", workload="family"))
+    (data_dir / "profiles" / "nas.toml").write_text("torn")
+    assert "tokens an iteration" not in shown(opened(ui.NEW, saved="nas", workload="family"))
+
+
 @pytest.mark.parametrize(("find", "kept"), [("rate", (True, None)), ("budget", (False, "20m"))])
 def test_a_search_is_asked_for_by_one_click(
     opened: Open, data_dir: Path, find: str, kept: tuple[bool, str | None]
