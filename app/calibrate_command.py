@@ -10,6 +10,7 @@ from typing import Any
 from app.named_server import check_named_server
 from app.output_file import check_output
 from runner.errors import ConfigError
+from runner.web_address import with_scheme
 
 HELD_OUT_S = 45.0
 
@@ -35,7 +36,7 @@ def run(args: argparse.Namespace) -> int:
 
     _check(args)
     told = calibrate_backend(
-        args.url if "://" in args.url else f"http://{args.url}",
+        with_scheme(args.url),
         args.data,
         {k: v for k, v in (("api", args.api), ("model", args.model), ("api_key_env", args.api_key_env)) if v},
         seats=args.max_num_seqs,

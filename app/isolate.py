@@ -18,6 +18,7 @@ from runner.saved_backends import saved_backends
 from runner.simulator.cost_model import BatchShape, iteration_ms
 from runner.simulator.virtual_server import stand_for
 from runner.sweep_file import load_sweep
+from runner.web_address import with_scheme
 
 LOOK_PROMPT, LOOK_ANSWER = 120, 24  # tokens of the two requests that tell the pace
 
@@ -36,7 +37,7 @@ def isolation_config(data_dir: Path, named: str, wishes: Wishes, own: Mapping[st
             f"{named} is neither a sweep file, nor a saved backend (saved: {known}), nor a web address such as "
             "http://host:port"
         )
-    url = named if "://" in named else f"http://{named}"
+    url = with_scheme(named)
     found = inspect_once(url, (own or {}).get("api_key_env"))
     kind = sweep_kind(found.as_json()) if found else "openai"
     title = KINDS[kind].title  # no address: the name goes with every shared page

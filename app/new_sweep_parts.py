@@ -16,6 +16,7 @@ from runner.errors import ConfigError
 from runner.simulator.presets import EngineProfile
 from runner.simulator.profile import load_profile
 from runner.simulator.schedulers.by_name import SCHEDULERS
+from runner.web_address import with_scheme
 from storage.errors import GoodputError
 
 Backend = dict[str, Any] | str
@@ -99,7 +100,7 @@ def check(server: Mapping[str, Any], w: Words) -> None:
         with st.spinner(w.text("Looking at the server…")):
             fine, sentence = backends.check_connection(server, w)
             more = backends.what_it_says(server, w)
-            st.session_state["room"] = (server["url"], backends.context_tokens(server))
+            st.session_state["room"] = (with_scheme(str(server["url"])), backends.context_tokens(server))
         (st.success if fine else st.error)(ui.plain(sentence))
         for said in more:
             ui.note(said)

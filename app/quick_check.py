@@ -32,7 +32,7 @@ def config_of(backend: Mapping[str, Any], title: str, w: Words) -> SweepConfig:
     where = server_root(url).partition("://")[2]
     name = w.text("Quick check: {server} at {address}", server=title, address=where)
     shown = "".join(ch if ch.isprintable() else " " for ch in name)[:MOST_NAME]
-    return quick_check({**backend, "url": url if "://" in url else f"http://{url}"}, shown)
+    return quick_check(backend, shown)
 
 
 def told(sweep: SweepSummary, w: Words) -> str | None:

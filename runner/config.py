@@ -4,7 +4,16 @@ import typing
 from datetime import datetime, time
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictBool, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StrictBool,
+    ValidationError,
+    model_validator,
+)
 from pydantic_core import PydanticCustomError
 
 from runner.config_checks import LOAD_AXES as LOAD_AXES
@@ -24,6 +33,7 @@ from runner.config_errors import one_line, plain_error
 from runner.errors import ConfigError
 from runner.search.budget_text import budget_seconds
 from runner.secret_names import VARIABLE, holds_secret, is_secret_name, secret_flags
+from runner.web_address import with_scheme
 
 Scalar = str | int | float | bool
 BACKEND_KINDS = (
@@ -41,6 +51,7 @@ Api = Literal[
 ]
 MOST_TOKENS = 10_000_000  # of one prompt or answer; a slip of the hand must not fill the memory
 MOST_S = 30 * 86_400.0
+WebAddress = Annotated[str, AfterValidator(with_scheme)]
 Seconds = Annotated[float, Field(le=MOST_S)]
 GapRule = Literal["p99_gap", "mean_tpot", "every_gap", "deadline", "fluidity"]
 
@@ -159,11 +170,11 @@ class Cost(_Model):
 
 class Backend(_Model):
     kind: Literal[BACKEND_KINDS]  # type: ignore[valid-type]
-    url: str | None = None
+    url: WebAddress | None = None
     model: str | None = None
     api: Api | None = None
     api_key_env: str | None = Field(None, pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")
-    metrics_url: str | None = None
+    metrics_url: WebAddress | None = None
     # the built-in engine only
     scheduler: Literal["static", "orca", "vllm_v0", "vllm_v1", "sarathi", "distserve", "llama_cpp"] = "vllm_v1"
     preset: str | None = None

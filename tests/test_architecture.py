@@ -36,6 +36,7 @@ PURE = (
     "runner/isolation_plan.py",
     "runner/plan.py",
     "runner/secret_names.py",
+    "runner/web_address.py",
     "runner/imports/*.py",
     "runner/load/arrivals.py",
     "runner/load/event_rate.py",

@@ -10,16 +10,17 @@ import psutil
 
 from runner.load.targets import allowed_hosts, refusal
 from runner.protocols.dialects import without_endpoint
+from runner.web_address import with_scheme
 
 
 def is_web_address(url: str) -> bool:
     """True for http:// and https:// with a host, and a port between 1 and 65535 if one is given. The scheme may be
     left out. Sockets take port 99999 as 34463 and 0 as none, so a slip would measure somebody else."""
-    url = url.strip()
+    url = with_scheme(url)
     if any(c.isspace() for c in url):
         return False
     try:
-        parts = urlsplit(url if "://" in url else f"http://{url}")
+        parts = urlsplit(url)
         return parts.scheme in ("http", "https") and bool(httpx.URL(parts.geturl()).host) and parts.port != 0
     except (httpx.InvalidURL, ValueError):
         return False
@@ -27,14 +28,14 @@ def is_web_address(url: str) -> bool:
 
 def server_root(url: str) -> str:
     """The URL as users have it at hand without a trailing slash, an endpoint of any dialect, /v1 or what follows it."""
-    parts = urlsplit(url.strip() if "://" in url else f"http://{url.strip()}")
+    parts = urlsplit(with_scheme(url))
     path = without_endpoint(parts.path)
     path = path.partition("/v1/")[0] if "/v1/" in path else path.removesuffix("/v1")
     return urlunsplit((parts.scheme, parts.netloc, path, "", ""))
 
 
 def host_and_port(url: str) -> tuple[str, int]:
-    parts = urlsplit(url if "://" in url else f"http://{url}")
+    parts = urlsplit(with_scheme(url))
     return parts.hostname or "127.0.0.1", parts.port or (443 if parts.scheme == "https" else 80)
 
 

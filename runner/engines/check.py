@@ -58,7 +58,7 @@ def refuse_what_the_server_refuses(config: SweepConfig, version: str | None) -> 
 
 def _check_url(config: SweepConfig) -> None:
     for key, url in (("url", config.backend.url), ("metrics_url", config.backend.metrics_url)):
-        if url is not None and not ("://" in url and is_web_address(url)):
+        if url is not None and not is_web_address(url):
             raise ConfigError(f'backend.{key} = "{url}" is not a web address; write it as http://host:port')
 
 

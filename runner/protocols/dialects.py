@@ -15,6 +15,7 @@ from runner.protocols import (
     tgi_generate_stream,
 )
 from runner.protocols.facts import Ask, ServerParams, StampedRead, StreamFacts
+from runner.web_address import with_scheme
 
 
 class ReadStream(Protocol):
@@ -57,7 +58,7 @@ def endpoint(base_url: str, api: str) -> str:
     `base_url` may lack its scheme, have or lack `/v1`, end with slashes, or be the full URL of any endpoint;
     a path in front of these (a reverse proxy's) and a query are kept.
     """
-    parts = urlsplit(base_url.strip() if "://" in base_url else f"http://{base_url.strip()}")
+    parts = urlsplit(with_scheme(base_url))
     root = without_endpoint(parts.path)
     path = DIALECTS[api].path
     if path.startswith("/v1/") and _VERSION.search(root):

@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 
+from app.named_server import check_named_server
 from runner.engines.check import check_control
 from runner.errors import ConfigError
+from runner.protocols.dialects import DIALECTS, endpoint
 from tests.engines_support.sweeps import sweep
 
 LLAMA = {"kind": "llama_cpp", "url": "http://127.0.0.1:8080/v1"}
@@ -94,12 +96,34 @@ def test_a_program_that_only_one_setting_names_is_looked_for() -> None:
 
 
 @pytest.mark.parametrize(
-    "url", ["ftp://127.0.0.1", "http://127.0.0.1:port", "127.0.0.1:8080", "http://[bad", "http://box:0", "http://"]
+    "url", ["ftp://127.0.0.1", "http://127.0.0.1:port", "127.0.0.1:99999", "http://[bad", "http://box:0", "http://"]
 )
 def test_an_address_that_is_none_is_refused(url: str) -> None:
     """A mistyped URL is a config mistake, not a failed cell."""
     with pytest.raises(ConfigError, match=r"backend\.url .* is not a web address"):
         check_control(sweep({"kind": "openai", "url": url}))
+
+
+@pytest.mark.parametrize(
+    ("typed", "kept"),
+    [
+        ("nas:8000", "http://nas:8000"),
+        ("nas:8000/v1", "http://nas:8000/v1"),
+        (" 192.168.1.20:8080 ", "http://192.168.1.20:8080"),
+        ("[::1]:8080/v1/", "http://[::1]:8080/v1/"),
+        ("localhost", "http://localhost"),
+        ("HTTPS://nas/proxy/v1", "HTTPS://nas/proxy/v1"),
+        ("nas:8000/to?at=http://x", "http://nas:8000/to?at=http://x"),
+    ],
+)
+def test_an_address_is_taken_as_a_probe_takes_it(typed: str, kept: str) -> None:
+    """Of a server and of its metrics: without a scheme it is plain HTTP, and the sweep keeps the full URL."""
+    check_named_server(typed, None, None)
+    config = sweep({"kind": "openai", "url": typed, "metrics_url": typed})
+    check_control(config)
+    assert (config.backend.url, config.backend.metrics_url) == (kept, kept)
+    for api in DIALECTS:
+        assert endpoint(typed, api) == endpoint(kept, api)
 
 
 @pytest.mark.parametrize(
