@@ -22,6 +22,7 @@ from streamlit import net_util
 
 from app.data import find_folder, report_html
 from app.load_pages import load_pages
+from app.memory import keep_heaps_few
 from app.password_page import page_words
 from app.security import guards
 from app.static_files import WholeFiles
@@ -69,6 +70,7 @@ def serve(data_dir: Path, host: str | None, port: int | None, *, open_browser: b
     base = os.environ.get("GOODPUT_BASE_PATH", "").strip("/")
     _check_port(address, number)
     yield_to_others()  # before there are threads
+    keep_heaps_few()
     os.environ["GOODPUT_DATA"] = str(data_dir)  # where the page scripts look
     os.environ["FORWARDED_ALLOW_IPS"] = "none"  # who asks is judged by app.security_proxy alone
     net_util.get_external_ip = lambda: None  # it would ask a web service for every foreign origin
