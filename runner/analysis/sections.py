@@ -7,7 +7,7 @@ sections are drawn on both, and what the arrivals do to both drops out of the di
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import lru_cache
 
 import numpy as np
 
@@ -118,7 +118,7 @@ def draw(sections: Sections, seed: int) -> Weights:
     return _drawn(tuple(np.bincount(sections.run).tolist()), seed)
 
 
-@cache  # points of a sweep have the same number of sections
+@lru_cache(maxsize=64)  # points of a sweep have the same number of sections
 def _drawn(counts: tuple[int, ...], seed: int) -> Weights:
     rng = np.random.default_rng(seed)
     parts = [rng.multinomial(n, np.full(n, 1.0 / n), size=RESAMPLES) for n in counts]
