@@ -21,6 +21,7 @@ from starlette.routing import Route
 from streamlit import net_util
 
 from app.data import find_folder, report_html
+from app.late_looks import ignore_late_looks
 from app.load_pages import load_pages
 from app.memory import keep_heaps_few
 from app.password_page import page_words
@@ -76,6 +77,7 @@ def serve(data_dir: Path, host: str | None, port: int | None, *, open_browser: b
     net_util.get_external_ip = lambda: None  # it would ask a web service for every foreign origin
     shown = "localhost" if address in (*LOOPBACK, "0.0.0.0", "::") else address
     load_pages()
+    ignore_late_looks()
     dashboard = make_app(data_dir, base, _announce(shown, base, open_browser))
     dashboard.run(
         config={
