@@ -4,15 +4,13 @@ from pathlib import Path
 
 import pytest
 from hypothesis import settings
-from xdist.remote import Producer
-from xdist.scheduler import LoadScopeScheduling
 
 # no time limit for an example: on a busy machine it would judge the machine
 settings.register_profile("goodput", deadline=None)
 settings.load_profile("goodput")
 
 _HERE = Path(__file__).parent
-# what judges moments and lengths of time: one of them at a time, begun first, beside all the other tests
+# what judges moments and lengths of time: one of them at a time, with the machine to itself
 _REAL_TIME = (
     "cases/test_cases_load.py",
     "cases/test_cases_streams.py",
@@ -54,6 +52,9 @@ _LONG = (
 def pytest_addoption(parser: pytest.Parser) -> None:
     """`pytest --update-golden` rewrites the files in tests/golden; look at the difference before keeping it."""
     parser.addoption("--update-golden", action="store_true", help="rewrite the golden files with what is made now")
+    parser.addoption(
+        "--real-time", choices=["only", "without"], help="the tests that measure while they wait, or the others"
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -63,20 +64,11 @@ def pytest_configure(config: pytest.Config) -> None:
         raise pytest.UsageError(f"tests/conftest.py names files that are not there: {', '.join(gone)}")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Real-time tests come first, then what takes long."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Real-time tests come first, then what takes long. `make test` runs the former alone, the others side by side."""
     order = {name: place for place, name in enumerate((*_REAL_TIME, *_LONG))}
-    items.sort(key=lambda item: order.get(item.path.relative_to(_HERE).as_posix(), len(order)))
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling:
-    """One worker takes all real-time tests, the others the rest, file after file."""
-    return _ByGroup(config, log)
-
-
-class _ByGroup(LoadScopeScheduling):
-    # not by the mark xdist_group: pytest 9.2 does not show xdist's scheduler the names of the groups
-    def _split_scope(self, nodeid: str) -> str:
-        file = nodeid.partition("::")[0].removeprefix(f"{_HERE.name}/")
-        return "real time" if file in _REAL_TIME else file
+    place = {item: order.get(item.path.relative_to(_HERE).as_posix(), len(order)) for item in items}
+    asked = config.getoption("--real-time")
+    wanted = [i for i in items if not asked or (place[i] < len(_REAL_TIME)) == (asked == "only")]
+    config.hook.pytest_deselected(items=[i for i in items if i not in set(wanted)])
+    items[:] = sorted(wanted, key=place.__getitem__)
