@@ -23,7 +23,7 @@ test: $(VENV)/.dev
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check .
 	@$(BIN)/python -m pytest --collect-only -q >/dev/null 2>&1 & $(BIN)/mypy
 	@$(BIN)/python -m pytest --real-time=only $(ARGS) || [ $$? -eq 5 ]
-	@$(BIN)/python -m pytest --real-time=without -n 4 --dist loadfile --no-loadscope-reorder $(ARGS) || [ $$? -eq 5 ]
+	@$(BIN)/python -m pytest --real-time=without -n 3 --dist loadfile --no-loadscope-reorder $(ARGS) || [ $$? -eq 5 ]
 
 check lint: $(VENV)/.dev
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy
