@@ -190,7 +190,7 @@ def test_a_server_that_serialises_is_told(case_id: str) -> None:
     assert set(expected["flags"]) <= set(shown["flags"])
     first = sorted((r.first_chunk_ns - r.sent_ns) / 1e9 for r in records[: given["concurrency"]])
     steps = [float(text.removeprefix("~")) / 10 for text in expected["ttft_s"]]
-    # each on its own step or later: a busy machine may hold up one of them, which makes its distance to the next shorter
+    # each on its own step or later: a busy machine may hold up one, which makes its distance to the next shorter
     assert all(got >= step * 0.9 for got, step in zip(first, steps, strict=True)), first
 
 
