@@ -1,6 +1,7 @@
 """Hooks as a user writes them, shell scripts in a folder, for a server that lives on in a session of its own."""
 
 import contextlib
+import re
 import shlex
 import sys
 from pathlib import Path
@@ -39,11 +40,16 @@ def hooked_sweep(port: int, seqs: list[int], **control: Any) -> SweepConfig:  # 
     return sweep(backend, {"max_num_seqs": seqs}, **{"mode": "command", **control})
 
 
+BROWSERS = ("chromium", "chrome", "firefox-esr", "firefox")
+
+
 def processes_with(text: str) -> list[psutil.Process]:
-    """Living processes whose command line contains the text, such as the test's own folder or port."""
+    """Living processes whose command line contains the text, such as the test's own folder or port. Not the browsers of
+    tests beside it, whose long command lines hold many numbers, nor a longer number that holds this one."""
+    whole = re.compile(rf"(?<!\d){re.escape(text)}(?!\d)")
     found = []
     for p in psutil.process_iter():
         with contextlib.suppress(psutil.Error):
-            if any(text in part for part in p.cmdline()) and p.status() != psutil.STATUS_ZOMBIE:
+            if any(map(whole.search, p.cmdline())) and p.status() != psutil.STATUS_ZOMBIE and p.name() not in BROWSERS:
                 found.append(p)
     return found
