@@ -29,8 +29,7 @@ from runner.config import Slo
 
 def latency(result: c.Result, w: Words) -> None:
     """First-token and gap percentiles."""
-    names = ("p50", "p90", "p95", "p99")
-    shown = st.segmented_control(w.text("percentile"), names, default="p95", key="percentile", required=True)
+    shown = st.segmented_control(w.text("percentile"), c.PERCENTILES, default="p95", key="percentile", required=True)
     fig = percentiles_figure(result, w, shown=shown or "p95", others=False, dark=ui.dark())
     ui.chart(fig, "percentiles", w.text("first token and gap percentiles against raw output"))
 

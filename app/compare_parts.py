@@ -26,7 +26,6 @@ from runner.config import GapRule, Slo
 from storage.errors import GoodputError
 
 READABLE = ("done", "stopped", "failed", "interrupted", "sample", "imported")
-PERCENTILES = ("p50", "p90", "p95", "p99")
 FILES = ["html", "json", "jsonl", "csv", "txt"]
 
 
@@ -120,7 +119,7 @@ def percentile(results: Sequence[c.Result], w: Words) -> str:
     stated = [stated_percentile(r) for r in results]
     first = "p95" if "p95" in stated else stated[0]
     key = "compare-percentile"
-    return st.segmented_control(w.text("percentile"), PERCENTILES, default=first, key=key, required=True) or first
+    return st.segmented_control(w.text("percentile"), c.PERCENTILES, default=first, key=key, required=True) or first
 
 
 def definitions(results: Sequence[c.Result], names: Sequence[str], w: Words) -> None:

@@ -169,9 +169,7 @@ def _scale(words: Words) -> str:
 
 def percentiles(words: Words) -> str:
     """The percentile figure with its picker."""
-    options = "".join(
-        f'<option value="{p}"{" selected" if p == "p95" else ""}>{p}</option>' for p in ("p50", "p90", "p95", "p99")
-    )
+    options = "".join(f'<option value="{p}"{" selected" if p == "p95" else ""}>{p}</option>' for p in c.PERCENTILES)
     picker = (
         f'<label for="percentile">{esc(words.text("percentile"))}</label> <select id="percentile">{options}</select>'
     )

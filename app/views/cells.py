@@ -11,6 +11,7 @@ from runner.config import is_load_key
 Cell = Mapping[str, Any]
 Result = Mapping[str, Any]
 LOAD_AXES = ("request_rate", "max_concurrency", "load_scale")
+PERCENTILES = ("p50", "p90", "p95", "p99")  # of times, as the pages offer and list them
 
 
 def flag_text(flag: str, words: Words = ENGLISH) -> str:

@@ -16,14 +16,14 @@ from app.views.label_places import label_foot, label_offset
 
 LEFT, RIGHT, TOP, BOTTOM = 58, 14, 28, 124  # pixels around the plot: axis titles, and the legend below
 BESIDE = 0.07  # of the width of the data: what Plotly leaves free at both ends of an axis that fits itself
-Numbers = Sequence[float]
 
 
 def sketch_svg(fig: go.Figure, *, dark: bool) -> str | None:
     """The scatter traces of a figure with two linear axes, the y axis of a given range; None for any other figure."""
     layout: dict[str, Any] = fig.layout.to_plotly_json()
     axes = [layout.get(name) or {} for name in ("xaxis", "yaxis")]
-    traces = [t.to_plotly_json() for t in fig.data if t.type == "scatter" and any(_known(t))]
+    scatters = [t.to_plotly_json() for t in fig.data if t.type == "scatter"]
+    traces = [t for t in scatters if _points(t)]
     across = [float(x) for t in traces for x, _ in _points(t)]
     if "xaxis2" in layout or any(a.get("type") == "log" for a in axes) or not axes[1].get("range") or not across:
         return None
@@ -46,10 +46,6 @@ def sketch_svg(fig: go.Figure, *, dark: bool) -> str | None:
     )
 
 
-def _known(trace: Any) -> Sequence[bool]:  # noqa: ANN401  (a Plotly trace)
-    return [x is not None for x in (trace.x if trace.x is not None else ())]
-
-
 def _points(trace: Mapping[str, Any]) -> list[tuple[float, float]]:
     return [(x, y) for x, y in zip(trace["x"], trace["y"], strict=True) if x is not None and y is not None]
 
@@ -66,14 +62,12 @@ def _trace(trace: Mapping[str, Any], scale: tuple[float, float, float, float]) -
 def _lines(places: Sequence[tuple[float, float]], trace: Mapping[str, Any]) -> list[str]:
     line = trace.get("line") or {}
     style = f'stroke="{line.get("color")}" stroke-width="{line.get("width", 2)}" opacity="{trace.get("opacity", 1)}"'
-    steps = []
-    for (x1, y1), (x2, y2) in pairwise(places):
-        corner = (x1, y2) if line.get("shape") == "vh" else None  # down first, then to the right
-        steps += [((x1, y1), corner), (corner, (x2, y2))] if corner else [((x1, y1), (x2, y2))]
+    if line.get("shape") == "vh":  # down first, then to the right
+        corners = [(x1, y2) for (x1, _), (_, y2) in pairwise(places)]
+        places = [place for pair in zip(places, corners, strict=False) for place in pair] + list(places[-1:])
     return [
-        f'<line x1="{a[0]:.2f}%" y1="{a[1]:.1f}" x2="{b[0]:.2f}%" y2="{b[1]:.1f}" {style}/>'
-        for a, b in steps
-        if a is not None and b is not None
+        f'<line x1="{x1:.2f}%" y1="{y1:.1f}" x2="{x2:.2f}%" y2="{y2:.1f}" {style}/>'
+        for (x1, y1), (x2, y2) in pairwise(places)
     ]
 
 

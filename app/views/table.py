@@ -55,7 +55,7 @@ def columns(result: c.Result, words: Words = ENGLISH) -> list[Column]:
             ("tpot_ms", "TPOT"),
             ("e2e_ms", "E2E"),
         )
-        for p in ("p50", "p90", "p95", "p99")
+        for p in c.PERCENTILES
     ]
     engine = [
         Column("limit", words.text("batch limit"), "count"),

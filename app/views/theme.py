@@ -23,9 +23,8 @@ TARGET = "#D55E00"  # target lines, always dashed and named
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Noto Sans', 'Liberation Sans', sans-serif"
 # cividis at 0, 1/8, … 1 (matplotlib's published table)
 CIVIDIS = ("#00224E", "#123570", "#3B496C", "#575D6D", "#707173", "#8A8678", "#A59C74", "#C3B369", "#FEE838")
-Trace = dict[
-    str, Any
-]  # a trace as plain data, a scatter unless it tells its type; the keys of its parts in Plotly's order, by the alphabet
+# a trace as plain data, a scatter unless it tells its type; the keys of its parts in Plotly's order, by the alphabet
+Trace = dict[str, Any]
 _INK = {False: "#1F2328", True: "#E6E8EB"}
 _SOFT = {False: "rgba(31,35,40,0.12)", True: "rgba(230,232,235,0.16)"}
 _PANEL = {False: "#FFFFFF", True: "#22262E"}

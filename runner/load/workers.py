@@ -14,7 +14,7 @@ from storage.records import ClientSample, RequestRecord
 
 READY_LIMIT_S = 60.0
 GRACE_S = 30.0  # beyond the cell's own end; a process that says nothing until then hangs
-STOP_LIMIT_S = 30.0  # to hand over what was cut takes long on a machine that has no time
+STOP_LIMIT_S = 10.0
 LAST_WORDS = 4000
 
 

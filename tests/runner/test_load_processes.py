@@ -161,7 +161,7 @@ def test_a_stop_cuts_the_load_of_all_processes(tmp_path: Path, monkeypatch: pyte
 
     began = time.monotonic()
     assert run_one(data, sweep_id, stop) == "stopped"
-    assert time.monotonic() - began < 58  # its end would be after more than a minute
+    assert time.monotonic() - began < 40
     requests = read_sweep(folder).requests
     assert sorted(requests["request"]) == list(range(len(requests)))
     assert len(requests) > 900  # 60 s x 20/s, of which most were never sent
