@@ -14,7 +14,8 @@ import plotly.graph_objects as go
 from app.views import theme
 from app.views.label_places import label_foot, label_offset
 
-LEFT, RIGHT, TOP, BOTTOM = 58, 14, 28, 124  # pixels around the plot: axis titles, and the legend below
+LEFT, ACROSS = 9, 88  # the plot's left edge and width, % of the picture: browsers don't reckon with pixels and % in one
+TOP, BOTTOM = 28, 124  # pixels around it: the axis title and the legend below
 BESIDE = 0.07  # of the width of the data: what Plotly leaves free at both ends of an axis that fits itself
 
 
@@ -40,7 +41,7 @@ def sketch_svg(fig: go.Figure, *, dark: bool) -> str | None:
         f'<g fill="{ink}" font-family="system-ui, sans-serif" font-size="13">'
         f'<text x="50%" y="{TOP + tall + 40}" text-anchor="middle">{titles[0]}</text>'
         f'<text transform="translate(14 {TOP + tall // 2}) rotate(-90)" text-anchor="middle">{titles[1]}</text></g>'
-        f'<svg x="{LEFT}" y="{TOP}" height="{tall}" overflow="visible" style="width:calc(100% - {LEFT + RIGHT}px)">'
+        f'<svg x="{LEFT}%" y="{TOP}" width="{ACROSS}%" height="{tall}" overflow="visible">'
         f'<path d="M0 0V{tall}" stroke="{ink}" opacity="0.2"/>'
         f'<line x1="0" x2="100%" y1="{tall}" y2="{tall}" stroke="{ink}" opacity="0.2"/>{drawn}</svg></svg>'
     )

@@ -89,3 +89,13 @@ def test_hollow_points_stay_hollow() -> None:
     """A point that can't be chosen is not filled."""
     fills = re.findall('<circle[^>]* fill="([^"]*)"', sketch_svg(figure(), dark=False) or "")
     assert fills == ["#222222", "none", "#444444"]
+
+
+def test_the_plot_lies_inside_its_picture_at_every_width() -> None:
+    """Its left edge and its width are shares of the picture, so that neither a phone nor a wide window cuts it."""
+    drawn = ElementTree.fromstring(sketch_svg(figure(), dark=False) or "")
+    (plot,) = drawn.findall(f"{SVG}svg")
+    assert "style" not in plot.attrib
+    left, across = (float(plot.attrib[name].removesuffix("%")) for name in ("x", "width"))
+    assert all(plot.attrib[name].endswith("%") for name in ("x", "width"))
+    assert 0 < left < left + across < 100
